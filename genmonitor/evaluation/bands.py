@@ -33,6 +33,7 @@ BANDS = tuple(
             scale="log",
             unit="×",
             chart="Energy by size of detail: 1 is as real images",
+            detail=True,
         ),
         ValueSpec(
             f"p_energy_{px}",

@@ -28,7 +28,7 @@ class ValueSpec:
         chart: title of the chart it shares with others; None for a chart of its own, or none if it is a detail.
         column: heading of its column in the table of regions; None for no column.
         better: whether higher or lower values are better; None for neither.
-        detail: whether it is worth no chart of its own in a logger.
+        detail: True if the page and history.csv have it, but a logger only where all values are asked for.
         baseline_of: key of the value for which this is what real images score.
         error_of: key of the value of which this is the standard error or deviation.
         repeatable: whether the same samples give it again; the clock, the start and the history of a run do not.
@@ -101,9 +101,21 @@ class ValueSpec:
 
 RUN_VALUES = (
     ValueSpec(
-        "sampling_seconds", "seconds to draw the samples", chart="Seconds per evaluation", unit="s", repeatable=False
+        "sampling_seconds",
+        "seconds to draw the samples",
+        chart="Seconds per evaluation",
+        unit="s",
+        detail=True,
+        repeatable=False,
     ),
-    ValueSpec("metric_seconds", "seconds to measure them", chart="Seconds per evaluation", unit="s", repeatable=False),
+    ValueSpec(
+        "metric_seconds",
+        "seconds to measure them",
+        chart="Seconds per evaluation",
+        unit="s",
+        detail=True,
+        repeatable=False,
+    ),
     ValueSpec("images_seen", "training images so far", detail=True, repeatable=False),
     ValueSpec(
         "rank",
@@ -139,6 +151,30 @@ def grouped_by_chart(specs: Iterable[ValueSpec]) -> dict[str, list[ValueSpec]]:
         if spec.chart is not None or not spec.detail:
             charts.setdefault(spec.chart or spec.title, []).append(spec)
     return charts
+
+
+def main_keys(specs: Iterable[ValueSpec]) -> list[str]:
+    """Return the keys that a logger gets unless all are asked for: 20 at most, without details.
+
+    Values of whole images are first, then those of regions, of which a chart is there as a whole or not at all.
+
+    Example:
+        >>> main_keys([ValueSpec("image", region="image"), ValueSpec("p_image", detail=True)])
+        ['image']
+    """
+    groups: dict[str, list[str]] = {}
+    shown = [spec for spec in specs if not spec.detail]
+    for spec in sorted(shown, key=lambda spec: spec.region not in (None, "image")):
+        of_image = spec.region in (None, "image")
+        groups.setdefault(spec.key if of_image else spec.chart or spec.key, []).append(spec.key)
+    keys: list[str] = []
+    for group in groups.values():
+        keys += group if len(keys) + len(group) <= MOST_LOGGED else []
+    return keys
+
+
+MOST_LOGGED = 20
+"""Scalars of an evaluation in a logger by default: the charts that fit on a screen."""
 
 
 def meanings(specs: Sequence[ValueSpec]) -> dict[str, str]:

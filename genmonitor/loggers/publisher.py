@@ -14,7 +14,7 @@ from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, Table
-from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
+from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys, meanings
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
 from genmonitor.report.files import FOLDER
@@ -53,6 +53,7 @@ class Publisher:
         raise_errors: let failures stop training after all, for tests.
         warn: warns the user, on rank zero only.
         inform: prints other messages, on rank zero only.
+        logs_all: True to give loggers each value, not the main ones alone.
 
     Attributes:
         notes: of the run and its evaluations; every process may add some.
@@ -72,9 +73,10 @@ class Publisher:
         raise_errors: bool = False,
         warn: Callable[[str], Any] = warn,
         inform: Callable[[str], Any] = print,
+        logs_all: bool = False,
     ) -> None:
         self._name, self._prefix, self._on_alert, self._raise_errors = name, prefix, on_alert, raise_errors
-        self._inform = inform
+        self._inform, self._logs_all = inform, logs_all
         self.notes = Notes(name, warn, inform)
         self.attempt = Attempt(self.notes.warn, raise_errors)
         self.folder = RunFolder(Path())
@@ -143,7 +145,8 @@ class Publisher:
             self._inform(f"{name} takes no figures: {self._name} writes them, and report.html, to {where}.")
 
     def _announce(self, values: Sequence[ValueSpec], settings: Mapping[str, Any]) -> None:
-        layout, about = _layout(values), meanings(values)
+        main = set(main_keys(values))
+        layout, about = _layout([x for x in values if self._logs_all or x.key in main]), meanings(values)
         self._loggers.each(lambda x: x.log_settings(self._prefix, settings))
         self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
         self._loggers.each(lambda x: x.log_about(self._prefix, about))
@@ -155,7 +158,10 @@ class Publisher:
         if new := [key for key in values if key not in self._described]:
             self._described.update(new)
             self.attempt(lambda: self._describe(new, declared()))
-        named = {f"{self._prefix}/{key}": value for key, value in values.items()}
+        shown = set(values)
+        if not self._logs_all:
+            self.attempt(lambda: shown.intersection_update(main_keys(_specs(values, declared()))))
+        named = {f"{self._prefix}/{key}": value for key, value in values.items() if key in shown}
         self._loggers.each(lambda x: x.log_scalars(named | {"epoch": epoch}, step))
 
     def _describe(self, keys: Sequence[str], declared: Sequence[ValueSpec]) -> None:
@@ -306,9 +312,15 @@ class Publisher:
 
 
 def _layout(values: Sequence[ValueSpec]) -> dict[str, list[str]]:
-    """Return the keys that share a chart in a logger by its title, without the details."""
-    shown = [spec for spec in values if spec.chart is not None and not spec.detail]
+    """Return the keys that share a chart in a logger by its title."""
+    shown = [spec for spec in values if spec.chart is not None]
     return {title: [spec.key for spec in specs] for title, specs in grouped_by_chart(shown).items()}
+
+
+def _specs(values: Iterable[str], declared: Sequence[ValueSpec]) -> list[ValueSpec]:
+    """Return the declarations of the values that there are, in the order of the declarations."""
+    known = by_key(declared)
+    return [spec for spec in declared if spec.key in values] + [ValueSpec(key) for key in values if key not in known]
 
 
 def finish_evaluations(publishers: Iterable[Publisher]) -> None:

@@ -16,7 +16,7 @@ import torch
 from genmonitor._html import heading_html, png_html, values_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._stop import StopEvaluation, stops_alone, stops_when
-from genmonitor._validation import NotFiniteError, check_bool, check_callable
+from genmonitor._validation import NotFiniteError, check_bool, check_callable, check_one_of
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.distributed import Collective, FailedElsewhereError
@@ -37,7 +37,7 @@ from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
-from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, OnError
+from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, Log, OnError
 from genmonitor.training_state.sharding import sharded_parts
 
 
@@ -70,6 +70,7 @@ class Monitor:
         on_alert: see there.
         on_error: see there.
         verbose: see there.
+        log: see there.
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
@@ -91,6 +92,7 @@ class Monitor:
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
         verbose: bool = True,
+        log: Log = "main",
     ) -> None:
         check_callable("on_alert", on_alert, "that takes a line of text")
         check_sampler(sampler, evaluator)
@@ -100,7 +102,8 @@ class Monitor:
         self.verbose = check_bool("verbose", verbose)
         raises, said = self.failures.raises, partial(say, by=inform) if verbose else _say_nothing
         warned = warn if raises else partial(say, by=warn)
-        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warned, said)
+        logs_all = check_one_of("log", log, ("main", "all")) == "all"
+        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warned, said, logs_all)
         self.real_images, self.image_key = real_images, image_key
         self.history: History = []
         self.findings: tuple[Finding, ...] = ()

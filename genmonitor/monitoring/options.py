@@ -13,6 +13,7 @@ from genmonitor._validation import check_one_of
 from genmonitor.evaluation.data.images import ImageKey
 
 OnError = Literal["warn", "raise"]
+Log = Literal["main", "all"]
 
 MAX_FAILURES = 3
 
@@ -32,6 +33,8 @@ class EvaluationOptions(TypedDict, total=False):
             Trainer, at the first evaluation or in `fit` of a `LoopMonitor`.
         verbose: print what was found at the start, a line per evaluation and, with a Trainer, at the end a table and
             where the report is; True by default. Warnings and alerts are given in any case.
+        log: "main", the default, gives loggers the main values, 20 at most; "all" each. The page, history.csv and
+            `trainer.callback_metrics` have each in any case.
     """
 
     image_key: ImageKey
@@ -39,6 +42,7 @@ class EvaluationOptions(TypedDict, total=False):
     on_alert: Callable[[str], Any] | None
     on_error: OnError
     verbose: bool
+    log: Log
 
 
 def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -299,6 +299,7 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
         prompt_encoder=lambda texts: torch.tensor([[len(t), 1.0] for t in texts]),
         sample_fn=lambda module, texts: module.sample_prompts(torch.tensor([len(t) for t in texts])),
         on_error="raise",
+        log="all",
     )
     watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=2, logger=logger, log_every_n_steps=1)
     folder = tmp_path / "run" / "version_0" / "genmonitor"

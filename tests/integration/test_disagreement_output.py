@@ -37,6 +37,7 @@ def watch(folder, logger, epochs=2):
         prompt_kernel=GaussianKernel(8.0),
         real_images=digits(0, 100),
         on_error="raise",
+        log="all",
     )
     fit(folder, monitor, module=Changed(CHANGED, 1), max_epochs=epochs, logger=logger, log_every_n_steps=1)
     return monitor

@@ -55,9 +55,10 @@ SCALARS = [
     "images_seen",
     "rank",
 ]
-DETAILS = [
-    x for x in SCALARS if x.startswith(("share_", "p_", "baseline_")) or "vs_best" in x or x in ("c_t", "images_seen")
-]
+LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "rank", "p_image"}
+LOGGED |= {"structure_image", "texture_image"}
+LOGGED |= {x for x in SCALARS if x.startswith(("cluster_", "error_ratio_")) and not x.endswith("constant")}
+DETAILS = [x for x in SCALARS if x not in LOGGED]
 PICTURES = {f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves")} | {
     f"cms/{name}" for name in ("diagnosis", "samples", "single_samples")
 }
@@ -67,7 +68,7 @@ STEPS = [3, 7, 11]  # of the last batch of each epoch; region 2 is spoiled in th
 
 
 def run(folder, logger):
-    monitor = PixelClusterMonitor(4, n_samples=400, n_cluster_images=1000, on_error="raise")
+    monitor = PixelClusterMonitor(4, n_samples=400, n_cluster_images=1000, on_error="raise", log="all")
     trainer, module = fit_planted(folder, monitor, 2, 1, logger=logger, epochs=3)
     return monitor, trainer, module
 

@@ -10,7 +10,9 @@ from _helpers.presenters import present_with
 from lightning import Callback
 
 from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import Alert
+from genmonitor.evaluation.values import RUN_VALUES
 from genmonitor.loggers.publisher import Publisher, print_reports
 from genmonitor.plotting.pixel_clusters import cluster_map
 
@@ -131,3 +133,28 @@ def test_print_reports_says_each_page_once(tmp_path, capsys):
         publisher.page = page and tmp_path / page
     print_reports(publishers)
     assert capsys.readouterr().out == f"Report: {tmp_path / 'a'}\nReport: {tmp_path / 'b'}\n"
+
+
+REGIONS = RegionValues([*(f"cluster_{i}" for i in range(1, 6)), "constant"], ["image", "product"])
+
+
+@pytest.mark.parametrize("logs_all", [False, True])
+def test_a_logger_gets_the_main_values_unless_all_are_asked_for(tmp_path, logs_all):
+    logger = AnyLogger()
+    publisher = Publisher("Name", "cms", logs_all=logs_all)
+    publisher.start(tmp_path, [logger])
+    values = {spec.key: 0.5 for spec in (*REGIONS.specs, *RUN_VALUES)}
+    publisher.publish_values(values, lambda: [*REGIONS.specs, *RUN_VALUES], epoch=1, step=9)
+    ((step, logged),) = logger.logged
+    assert step == 9
+    assert len(logged.keys() - {"epoch"}) == (len(values) if logs_all else 20)
+    assert {"cms/image", "cms/cluster_5", "cms/error_ratio_5", "cms/p_image", "cms/spread", "epoch"} <= logged.keys()
+    assert ({"cms/share_1", "cms/metric_seconds", "cms/baseline_image"} <= logged.keys()) is logs_all
+
+
+def test_a_value_of_the_users_own_is_logged(tmp_path):
+    logger = AnyLogger()
+    publisher = Publisher("Name", "mine")
+    publisher.start(tmp_path, [logger])
+    publisher.publish_values({"left": 0.5}, list, epoch=1, step=9)
+    assert logger.logged == [(9, {"mine/left": 0.5, "epoch": 1})]

@@ -92,7 +92,9 @@ _OF_IMAGE = (
         "violations",
         "number of regions with a lower CMS than the image, which independent regions never have: above 0, the regions "
         "depend on each other, and the shares are only a guide",
+        chart="Regions that depend on each other",
         better="low",
+        detail=True,
     ),
     ValueSpec("mmd", "squared maximum mean discrepancy of whole images, unbiased, around 0 at best", better="low"),
 )
@@ -115,18 +117,21 @@ _OF_DIAGNOSIS = (
         unit="×",
         region=IMAGE,
         chart="Variety: 1 is as varied as real images",
+        detail=True,
     ),
     ValueSpec(
         "explained",
         "part of the image's distance from real images that the first finding's faults explain",
         scale="share",
         chart="What the diagnosis explains",
+        detail=True,
     ),
     ValueSpec(
         "proportions",
         "part of the image's distance that is right images in wrong proportions, such as a class that is missing",
         scale="share",
         chart="What the diagnosis explains",
+        detail=True,
     ),
     ValueSpec(
         "copied",
@@ -141,6 +146,7 @@ _OF_DIAGNOSIS = (
         "or a part of it, less the 1 % that chance brings",
         chart=_SAMPLES,
         better="low",
+        detail=True,
     ),
     ValueSpec(
         "uncovered",
@@ -160,6 +166,13 @@ _OF_DIAGNOSIS = (
 _BASELINE = ValueSpec(
     "baseline", "score of real images in place of generated ones: the median of 20 draws", detail=True, repeatable=False
 )
+
+
+def _is_detail(measure: str, region: str) -> bool:
+    """Return True but for what is read of each region, and of the image as a whole."""
+    if region == IMAGE:
+        return measure not in ("error_ratio", "p", *VIEWS)
+    return measure != "error_ratio" or region == CONSTANT
 
 
 class RegionValues:
@@ -196,12 +209,12 @@ class RegionValues:
         self.vs_best = {view: keys[f"{view}_vs_best"] for view in VIEWS}
         self.baseline = {key: region_key("baseline", key) for key in baselines}
         self.specs = (
-            *(replace(_CMS, key=name, region=name) for name in names),
+            *(replace(_CMS, key=name, region=name, detail=name == CONSTANT) for name in names),
             *_OF_IMAGE,
             *_OF_DIAGNOSIS,
             *BANDS,
             *(
-                replace(spec, key=key, region=name, label=spec.title)
+                replace(spec, key=key, region=name, label=spec.title, detail=_is_detail(measure, name))
                 for measure, spec in _MEASURES.items()
                 for name, key in keys[measure].items()
             ),
