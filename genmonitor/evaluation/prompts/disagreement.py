@@ -258,7 +258,8 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the prompts of the modes and the prompts that differ most."""
         figures = self._figures(evaluation)
-        return {"modes": figures.modes(), "prompts": figures.changed()}
+        differing = {"prompts": figures.changed()} if evaluation.found.differing else {}
+        return {"modes": figures.modes(), **differing}
 
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:
         """Return the prompts that differ most, with samples of both sides."""
