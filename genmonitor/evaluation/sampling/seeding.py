@@ -58,24 +58,24 @@ class SeededRows(TorchFunctionMode):
         return out
 
 
-def _standard_normal(row: Tensor, generator: torch.Generator, *args: Any, **kwargs: Any) -> None:
-    row.normal_(generator=generator)
+def _standard_normal(row: Tensor, own: torch.Generator, /, *args: Any, **kwargs: Any) -> None:
+    row.normal_(generator=own)
 
 
-def _standard_uniform(row: Tensor, generator: torch.Generator, *args: Any, **kwargs: Any) -> None:
-    row.uniform_(generator=generator)
+def _standard_uniform(row: Tensor, own: torch.Generator, /, *args: Any, **kwargs: Any) -> None:
+    row.uniform_(generator=own)
 
 
-def _integers(row: Tensor, generator: torch.Generator, *args: Any, low: Any = 0, high: Any = None, **_: Any) -> None:
+def _integers(row: Tensor, own: torch.Generator, /, *args: Any, low: Any = 0, high: Any = None, **_: Any) -> None:
     numbers = [x for x in args if not isinstance(x, (tuple, list)) and getattr(x, "ndim", 0) == 0]
     bounds = [int(x) for x in (*numbers, high) if x is not None]
     start, stop = bounds if len(bounds) == 2 else (int(low), bounds[0])
-    row.random_(start, stop, generator=generator)
+    row.random_(start, stop, generator=own)
 
 
 def _in_place(name: str) -> Fill:
-    def fill(row: Tensor, generator: torch.Generator, _: Tensor, *args: Any, **kwargs: Any) -> None:
-        getattr(row, name)(*args, **(kwargs | {"generator": generator}))
+    def fill(row: Tensor, own: torch.Generator, _: Tensor, /, *args: Any, **kwargs: Any) -> None:
+        getattr(row, name)(*args, **(kwargs | {"generator": own}))
 
     return fill
 

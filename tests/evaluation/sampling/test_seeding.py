@@ -129,3 +129,18 @@ def test_nothing_to_draw_is_no_error():
     with SeededRows([0, 1]):
         assert torch.randn(0, 3).shape == (0, 3)
         assert torch.randn(2, 0).shape == (2, 0)
+
+
+def test_no_generator_given_by_name_is_none():
+    """As diffusers' `randn_tensor` passes it on."""
+    draws = [
+        lambda: torch.randn(2, 5, generator=None),
+        lambda: torch.rand(2, 5, generator=None),
+        lambda: torch.randint(9, (2, 5), generator=None),
+        lambda: torch.empty(2, 5).normal_(generator=None),
+    ]
+    for draw in draws:
+        with SeededRows([3, 4]):
+            first = draw()
+        with SeededRows([3, 4]):
+            assert torch.equal(draw(), first)
