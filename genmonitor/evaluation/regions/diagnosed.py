@@ -12,6 +12,7 @@ from genmonitor.evaluation.classes import ClassResult
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.regions.changes import Change
 from genmonitor.evaluation.regions.metrics import Influences
 from genmonitor.evaluation.results import Evaluation
 
@@ -45,12 +46,14 @@ class RegionEvaluation(Evaluation):
         diagnosed: where and what is wrong; nothing where there are too few to compare.
         classes: what was found of each class; empty without labels, and where nothing was diagnosed.
         between: whether it is between two diagnoses.
+        change: what is worse than at the best evaluation; None where samples are an encoder's, or too few.
     """
 
     influences: Influences | None
     diagnosed: Diagnosed = field(default=Diagnosed())
     classes: tuple[ClassResult, ...] = ()
     between: bool = False
+    change: Change | None = None
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
