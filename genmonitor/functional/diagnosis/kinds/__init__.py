@@ -34,7 +34,7 @@ FAULT_MODELS: tuple[Kind, ...] = (
 """In the order in which faults are put into one image."""
 
 _OTHERS = (Modes, Copies)  # no change of an image
-_CLASSES = [*dict.fromkeys(type(x) for x in FAULT_MODELS), *_OTHERS]
+_CLASSES: list[type[Kind]] = [*dict.fromkeys(type(x) for x in FAULT_MODELS), *_OTHERS]
 
 KINDS: dict[str, type[Kind]] = {kind.name: kind for x in _CLASSES for kind in (x, x.opposite) if kind is not None}
 """By name, of the package's own kinds."""

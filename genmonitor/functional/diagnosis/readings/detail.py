@@ -101,7 +101,8 @@ class GridOfFour(_Pattern):
     name, period = "steps at every fourth line beyond others", 4
 
     def of(self, look: Look) -> Tensor:
-        return sum(self._beyond(x.abs().mean(3 - dim)) for x, dim in ((look.across, 2), (look.down, 1))) / 2
+        of_columns, of_rows = (self._beyond(x.abs().mean(3 - dim)) for x, dim in ((look.across, 2), (look.down, 1)))
+        return (of_columns + of_rows) / 2
 
     def _beyond(self, steps: Tensor) -> Tensor:
         at = torch.arange(1, steps.shape[1] + 1, device=steps.device) % self.period == 0
