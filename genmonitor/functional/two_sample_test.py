@@ -124,13 +124,16 @@ def pooled_statistics(
     pool = blocks.take(fake, real)
     fake, real = pool.split([count * blocks.size for count in blocks.counts])
     seen = view_kernels((fake, real), partition, gammas)
-    constant = (seen["structure"].scales == 0).cpu()
+    scales = seen["structure"].scales
+    assert scales is not None  # which a kernel that is given would not have
+    constant = (scales == 0).cpu()
     found = []
     for view in seen if len(seen) == 1 else views:
         kernels, size = seen[view], blocks.size
-        sums = kernels.sums(fake, sizes=(size, size)), kernels.sums(fake, real, (size, size))
-        real_sums = kernels.sums(real, sizes=(size, size))
-        found.append(split_statistics(*(x.blocks for x in (*sums, real_sums)), blocks))
+        within_fake = kernels.sums(fake, sizes=(size, size)).blocks
+        across = kernels.sums(fake, real, (size, size)).blocks
+        within_real = kernels.sums(real, sizes=(size, size)).blocks
+        found.append(split_statistics(within_fake, across, within_real, blocks))
     return torch.stack(found).amax(0).masked_fill(constant[:, None], -math.inf)
 
 

@@ -81,7 +81,8 @@ class Publisher:
         self.attempt = Attempt(self.notes.warn, raise_errors)
         self.folder = RunFolder(Path())
         self.evaluations: list[dict[str, Any]] = []
-        self._run, self._name, self._together = Path(), FOLDER, (prefix,)
+        self._run, self._name = Path(), FOLDER
+        self._together: tuple[str, ...] = (prefix,)
         self._parts: dict[str, Any] | None = None
         self._resumes = False
         self._loggers = Loggers([])

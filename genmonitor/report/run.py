@@ -262,7 +262,8 @@ def read_run(folder: Path) -> Run:
     """Read what every monitor left in a folder."""
     files = {path.name: path for path in own_files(folder)}
     prefixes = {match[1] for name in files if (match := RUN.fullmatch(name))}
-    monitors, unreadable = [], []
+    monitors: list[MonitorRun] = []
+    unreadable: list[str] = []
     for prefix in sorted(prefixes):
         try:
             run = MonitorRun.read(files[f"{prefix}_run.json"])

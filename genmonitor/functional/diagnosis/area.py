@@ -93,7 +93,8 @@ def diagnose_area(
         if shown is not None:
             return shown
     fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, around))
-    found, share, weights, of_image, readings = None, 0.0, None, 0.0, ()
+    found, share, weights, of_image = None, 0.0, None, 0.0
+    readings: tuple[Said, ...] = ()
     tried = usable(models, fitted, images.halves[0][0], failures, skip_failing)
     if p <= LEVEL:
         readings = _readings(images, mask)
@@ -111,9 +112,11 @@ def diagnose_area(
 
 def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
     rows, columns = slices_of(mask)
-    seen = [x[..., rows, columns] for x in (images.fake, images.real)]
-    readings = usable_readings(images.readings, seen[1])
-    return tuple(differing(readings, *(read(readings, x) for x in seen), LEVEL / 5, images.seed)) if readings else ()
+    fake, real = (x[..., rows, columns] for x in (images.fake, images.real))
+    readings = usable_readings(images.readings, real)
+    if not readings:
+        return ()
+    return tuple(differing(readings, read(readings, fake), read(readings, real), LEVEL / 5, images.seed))
 
 
 def _by_surroundings(
@@ -180,11 +183,9 @@ def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
     everywhere = torch.ones(images.real.shape[2:], dtype=torch.bool, device=images.real.device)
     real = put_faults(images.real, faults, everywhere, images.range, images.seed)
     n, m = len(images.fake) // 2, len(images.real) // 2
-    halves = [
-        Weighted(images.fake[a], real[b], weights[b])
-        for a, b in ((slice(n), slice(m)), (slice(n, None), slice(m, None)))
-    ]
-    return separability(*halves, images.readings, images.seed) <= SEPARABLE
+    fitted = Weighted(images.fake[:n], real[:m], weights[:m])
+    judged = Weighted(images.fake[n:], real[m:], weights[m:])
+    return separability(fitted, judged, images.readings, images.seed) <= SEPARABLE
 
 
 def _permutation_p(images: Images, area: Tensor, around: bool) -> float:

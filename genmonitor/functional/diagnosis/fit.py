@@ -178,7 +178,7 @@ def more(side: Side, models: Sequence[FaultModel], starts: Sequence[Faults]) -> 
         starts: single faults, the best first.
     """
     hiding = [x for x in models if getattr(x, "hides", False)]
-    noises = [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
+    noises: list[Faults] = [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
     names = {start[0].model.name: start for start in reversed(starts)}  # the best of each
     starts = [x for x in starts if names[x[0].model.name] is x][:PAIRED] + noises
     while starts and len(starts[0]) < MOST:

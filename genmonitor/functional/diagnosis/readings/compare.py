@@ -135,7 +135,7 @@ def _said(reading: Reading, fake: Tensor, real: Tensor, p: float) -> Said:
     middle = [float(x.median()) for x in (fake, real)]
     if abs(middle[0] - middle[1]) < reading.visible:
         middle = [float(x.mean()) for x in (fake, real)]
-    return Said(reading, *middle, share, p, (sign * fake).argsort(descending=True))
+    return Said(reading, middle[0], middle[1], share, p, (sign * fake).argsort(descending=True))
 
 
 def _excess(fake: Tensor, real: Tensor) -> tuple[float, int]:
