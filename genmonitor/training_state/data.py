@@ -14,7 +14,7 @@ from genmonitor._io import warn
 from genmonitor.training_state.rng import find_generators, preserve_generators
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
-OF_LOADER = ("dataset", "collate_fn", "worker_init_fn")
+OF_LOADER = ("dataset", "collate_fn")
 """What a loader calls to make a batch."""
 INSIDE = ("dataset", "datasets")
 """Attributes by which a dataset is made of others."""

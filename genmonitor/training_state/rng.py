@@ -162,7 +162,10 @@ def _places(kind: type) -> dict[str, Any]:
     if kind in (FunctionType, CellType):
         return {name: getattr(kind, name) for name in IN_FUNCTIONS if hasattr(kind, name)}
     named = chain(*(vars(base).items() for base in kind.__mro__))
-    return {name: place for name, place in named if isinstance(place, MemberDescriptorType)}
+    held = {name: place for name, place in named if isinstance(place, MemberDescriptorType)}
+    return {
+        name: place for name, place in held.items() if not name.startswith("__")
+    }  # an offset is a new int each time
 
 
 def state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:

@@ -447,3 +447,12 @@ def test_large_containers_are_not_looked_through():
     with preserve_data({"the data": data}):
         data[0]
     assert data.count == 0
+
+
+@pytest.mark.parametrize("function", [default_collate, functools.partial(sorted, key=str)])
+def test_a_function_that_holds_nothing_of_its_own_is_not_said_to_move(function):
+    said = []
+    loader = DataLoader(list(torch.zeros(4, 1, 2, 2)), collate_fn=function, worker_init_fn=print)
+    with preserve_data({"the data": loader}, report=said.append):
+        list(loader.dataset)
+    assert said == []
