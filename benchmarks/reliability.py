@@ -53,7 +53,8 @@ ROWS = {
             "**/test_several_processes.py",
             "**/test_split_by_sampler.py",
             "**/test_sync.py",
-            "**/test_collective.py",
+            "evaluation/test_distributed.py",
+            "metrics/test_agreement.py",
             "**/test_circumstances.py",
             "cli/test_processes.py",
         )
@@ -61,7 +62,14 @@ ROWS = {
     "models spread over processes": Row(("**/test_sharded_models.py", "**/test_sharding.py", "**/test_lockstep.py")),
     "killed and resumed": Row(("**/test_crashes.py", "**/test_resume.py")),
     "training untouched": Row(
-        ("**/test_untouched_matrix.py", "**/test_training_untouched.py", "**/test_isolation.py", "**/test_rng.py")
+        (
+            "**/test_untouched_matrix.py",
+            "**/test_training_untouched.py",
+            "**/test_isolation.py",
+            "**/test_rng.py",
+            "training_state/test_data.py",
+            "training_state/test_proof.py",
+        )
     ),
     "modules and Trainers of others": Row(("**/test_matrix.py",)),
     "faults injected": Row(("**/test_faults.py",)),
@@ -101,6 +109,10 @@ ROWS = {
     "states and checkpoints that were edited": Row(
         ("monitoring/test_loop.py", "callbacks/checkpoints/test_*.py"), keyword="edited or refuses_to_go_on"
     ),
+    "epochs without an evaluation": Row(("**/test_watchers.py",)),
+    "told to stop": Row(("**/test_told_to_stop.py",)),
+    "environment variables": Row(("cli/test_environment.py",)),
+    "hostile text": Row(("**/test_hostile_text.py",)),
     "soaked": Row(("**/test_soak.py",)),
     "files and prompts": Row(("**/test_safety.py", "**/test__io.py")),
 }

@@ -163,9 +163,8 @@ def _places(kind: type) -> dict[str, Any]:
         return {name: getattr(kind, name) for name in IN_FUNCTIONS if hasattr(kind, name)}
     named = chain(*(vars(base).items() for base in kind.__mro__))
     held = {name: place for name, place in named if isinstance(place, MemberDescriptorType)}
-    return {
-        name: place for name, place in held.items() if not name.startswith("__")
-    }  # an offset is a new int each time
+    # CPython's own, such as an offset, are new integers at each look
+    return {name: place for name, place in held.items() if not name.startswith("__")}
 
 
 def state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:

@@ -140,9 +140,14 @@ def _add_lora(model: nn.Module, additions: list[Tensor]) -> None:
             module.weight += addition.chunk(3)[i]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Convert the release that the command line names."""
     parser = argparse.ArgumentParser(description="Turn DreamSim's release into models of transformers.")
     parser.add_argument("release", type=Path, help="folder of the unzipped dreamsim_ensemble_checkpoint.zip")
     parser.add_argument("out", type=Path, help="folder to write")
     arguments = parser.parse_args()
     convert(arguments.release, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -73,7 +73,8 @@ def separability(fitted: Weighted, judged: Weighted, readings: Sequence[Reading]
         readings: what is read of images; empty for none.
         seed: of the filters.
     """
-    features = _Features.of(fitted.real, usable_readings(readings, fitted.real), seed)
+    single = [reading for reading in readings if not reading.of_set]
+    features = _Features.of(fitted.real, usable_readings(single, fitted.real), seed)
     fake, real = features(fitted.fake), features(fitted.real)
     x = torch.cat([fake, real])
     mean, deviation = x.mean(0), x.std(0)

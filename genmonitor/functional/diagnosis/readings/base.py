@@ -91,6 +91,7 @@ class Reading:
         least_side: of the images that have it, in pixels.
         needs_color: True if gray images lack it.
         needs_place: True if it compares the same places of images.
+        of_set: True if it compares an image with the others of its set, so that weights of these change it.
     """
 
     name: ClassVar[str] = ""
@@ -100,6 +101,7 @@ class Reading:
     least_side: ClassVar[int] = 4
     needs_color: ClassVar[bool] = False
     needs_place: ClassVar[bool] = False
+    of_set: ClassVar[bool] = False
 
     def of(self, look: Look) -> Tensor:
         """Return the statistic of each image [N]."""

@@ -69,7 +69,8 @@ class Corners(_Tone):
 class Variety(Reading):
     """Root mean square of what an image differs by from the mean of all images of its set."""
 
-    name, family, visible, needs_place = "difference from the mean image", "variety", 0.03, True
+    name, family, visible = "difference from the mean image", "variety", 0.03
+    needs_place = of_set = True
 
     def of(self, look: Look) -> Tensor:
         return (look.images - look.images.mean(0)).square().mean((1, 2, 3)).sqrt()
