@@ -155,10 +155,10 @@ PIXELS = [
     (lambda: TwoSampleTest(partition=3), "`partition`", "int", "a PixelPartition"),
     (lambda: PixelCKA(patch_size=0), "`patch_size`", "0", ">= 1"),
     (lambda: PixelCKA().update(x), "`images`", "[8, 5]", "[N, C, H, W]"),
-    (lambda: PixelCKA().update(real[:1]), "`images`", "got 1", "at least 2 samples"),
+    (lambda: PixelCKA()(real[:1]), "at least 2 images", "got 1", "Call `update(images)`"),
 ]
 VARIETY = [
-    (lambda: F.vendi_score(real), "`features`", "[6, 1, 3, 4]", "x.flatten(1)"),
+    (lambda: F.vendi_score(real[0]), "`features`", "[1, 3, 4]", "x.flatten(1)"),
     (lambda: F.vendi_score(x, order=-1), "`order`", "-1", "a positive number or math.inf"),
     (lambda: F.vendi_score(x, order="two"), "`order`", "'two'", "1 is Shannon's entropy"),
     (lambda: F.vendi_score(x[:0]), "`features`", "got 0", "at least 2 samples"),
@@ -194,7 +194,7 @@ VARIETY = [
     (lambda: ConditionalVendiScore(truncation=1.5), "`truncation`", "1.5", "a whole number"),
     (lambda: ConditionalVendiScore().update(x, y[:3]), "`outputs` and `prompts`", "8 and 3", "as many samples"),
     (lambda: PRDC(k=2.0), "`k`", "2.0", "a whole number"),
-    (lambda: PRDC().update(real, real=True), "`real samples`", "[6, 1, 3, 4]", "x.flatten(1)"),
+    (lambda: PRDC().update(real[0], real=True), "`real samples`", "[1, 3, 4]", "features [N, D]"),
 ]
 PROMPTS = [
     (lambda: F.prompt_split(x, y, x, y[:2]), "`reference_outputs` and `reference_prompts`", "8 and 2", "row i"),

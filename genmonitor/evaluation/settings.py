@@ -165,11 +165,6 @@ class RegionSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.partition, (PixelPartition, type(None))):
-            raise TypeError(
-                f"Expected `partition` to be a PixelPartition, but got {self.partition!r}. "
-                "Read a file with genmonitor.partition.load_partition."
-            )
         names = check_region_names("region_names", self.region_names or {})
         check_distinct_keys([*names.values()])
         check_cka_arguments(self.kernel, 1 if self.patch_size is None else self.patch_size, 1e-6, self.batch_estimator)

@@ -116,7 +116,10 @@ def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, blo
     """Refuse arguments that no samples could make right."""
     check_kernel("kernel", kernel)
     if partition is not None and not isinstance(partition, PixelPartition):
-        raise ValueError(f"Expected `partition` to be a PixelPartition, but got {type(partition).__name__}.")
+        raise ValueError(
+            f"Expected `partition` to be a PixelPartition, but got {type(partition).__name__}. Make one of labels, or "
+            "read a file with genmonitor.partition.load_partition."
+        )
     if partition is not None and kernel is not None and not kernel.factorizes:
         raise ValueError(
             "Expected `kernel` to be a GaussianKernel or LaplacianKernel with a `partition`, or one of your own that "

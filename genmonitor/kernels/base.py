@@ -172,6 +172,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
 class _Squared(Kernel):
     """The square of a kernel that does not say what that is."""
 
+    takes_gamma: ClassVar[bool] = False  # the kernel has its own
     kernel: Kernel
 
     def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

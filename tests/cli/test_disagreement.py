@@ -80,9 +80,9 @@ def test_disagreement_without_prompts_is_ken(genmonitor, tmp_path):
     )
     assert result["prompts"] == []
     assert {int(name.removeprefix("row ")) < 10 for name in result["modes"][0]["x.npy"]} == {True}
-    assert result["finding"].startswith(
-        f"Disagreement of x.npy with y.npy: total {result['values']['total']:.3g} (p = 0.01; by chance "
-    )
+    total, p = result["values"]["total"], result["values"]["p"]
+    assert result["finding"].startswith(f"Disagreement of x.npy with y.npy: total {total:.3g} (p = {p:.1g}; by chance ")
+    assert p <= 0.01
     assert result["sigma"] == pytest.approx(1)
 
 
