@@ -290,7 +290,7 @@ def compare(
         >>> fake[..., 2:] *= 0.5
         >>> halves = RegionSettings(partition=PixelPartition.grid((4, 4), rows=1, columns=2))
         >>> print(compare(real, fake, settings=halves).finding)
-        Right half, 2×4 px: contrast − 48 %; explains 100 % of what is wrong there (p = 0.005).
+        Right half, 2×4 px: contrast − 48 %; explains 100 % of what is wrong there (p = 0.001).
     """
     of, comm = _checked_settings(settings), comm or SingleProcess()
     device = torch.device(device or (plain(fake).device if isinstance(fake, Tensor) else "cpu"))

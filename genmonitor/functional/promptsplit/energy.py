@@ -204,7 +204,7 @@ def disagreement_p_value(
         >>> x, y = torch.linspace(0, 1, 24)[:, None], torch.linspace(0.01, 0.99, 24)[:, None]
         >>> other = y + 5 * prompts[:, :1]  # another answer to the first prompt
         >>> [disagreement_p_value((x, prompts), (z, prompts), names, names) for z in (y, other)]
-        [1.0, 0.005]
+        [1.0, 0.001]
     """
     check_at_least("num_permutations", num_permutations, 1)
     kernel, *sides = joint_rows(test, reference, output_kernel, prompt_kernel)
