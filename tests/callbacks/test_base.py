@@ -122,7 +122,7 @@ def test_what_on_alert_notes_on_the_module_stays(tmp_path):
 @VALIDATED
 @pytest.mark.parametrize(("accumulate", "steps"), [(1, [2, 5]), (2, [1, 3]), (3, [0, 1])])
 def test_logger_gets_one_dictionary_at_the_trainers_step(tmp_path, validated, accumulate, steps):
-    monitor, logger = plain(), Remember()
+    monitor, logger = plain(log="all"), Remember()
     settings = {"logger": logger, "log_every_n_steps": 1, "accumulate_grad_batches": accumulate}
     fit(tmp_path, monitor, val=validation(validated), **settings)
     assert [step for step, _ in logger.logged] == steps == [record["step"] for record in monitor.history]

@@ -266,7 +266,9 @@ def test_generator_of_one_image_is_evaluated_with_a_warning(tmp_path):
 def test_generator_that_leaves_the_value_range_is_evaluated(tmp_path, level):
     module = Counting(lambda images: scaled(*level)(images) if module.steps else images)
     monitor = plain(on_error="raise")
-    fit(tmp_path, monitor, module=module)
+    with pytest.warns(UserWarning, match="If training does not fix this, the value ranges differ") as said:
+        fit(tmp_path, monitor, module=module)
+    assert sum("value ranges differ" in str(warning.message) for warning in said) == 1
     assert [0 <= check["image"] < monitor.baseline["image"][0] for check in monitor.history] == [True, True]
 
 

@@ -129,7 +129,7 @@ def test_validation_data_are_found_where_lightning_asks_later(tmp_path):
 
 @VALIDATED
 def test_evaluations_between_steps_reach_the_logger_at_once(tmp_path, validated):
-    monitor, logger = plain(every_n_train_steps=2), Remember()
+    monitor, logger = plain(every_n_train_steps=2, log="all"), Remember()
     settings = {"logger": logger, "log_every_n_steps": 50}
     runner, _ = fit(tmp_path, monitor, val=validation(validated), **settings)
     assert steps(monitor) == [0, 1, 3, 5]

@@ -55,7 +55,7 @@ SCALARS = [
     "images_seen",
     "rank",
 ]
-LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "rank", "p_image"}
+LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p_image"}
 LOGGED |= {"structure_image", "texture_image"}
 LOGGED |= {x for x in SCALARS if x.startswith(("cluster_", "error_ratio_")) and not x.endswith("constant")}
 DETAILS = [x for x in SCALARS if x not in LOGGED]
