@@ -59,6 +59,7 @@ SAYS = {
     "README.md": lambda s: len(s["monitor"].history) == 2 and 0 <= last(s)["image"] <= 1,
     "docs/start.md": lambda s: len(list(Path().glob("**/genmonitor/report.html"))) == 1,
     "docs/reading.md": lambda s: s["nearest"](s["generated"]) == 0 < s["nearest"](s["held_out"]),
+    "docs/metrics/index.md": lambda s: (s["epochs"]["cluster_2"], s["epochs"]["coverage"]) == (1, 1),
     "docs/metrics/pixel-cka.md": lit_halves,
     "docs/metrics/cms.md": lambda s: s["values"]["share_2"] > 0.9,
     "docs/metrics/mmd.md": lambda s: s["mmd"].compute() > 0,
