@@ -29,6 +29,7 @@ class Scheduled(Deep):
     def __init__(self):
         super().__init__()
         self.average, self.calls = copy.deepcopy(self.net).requires_grad_(False), {"n": 0}
+        self.average[0].weight.mul_(0.5)  # another than the network from the first sample on
 
     def validation_step(self, batch, index):
         self.log("val_loss", self.net[0].weight.square().mean())

@@ -76,7 +76,8 @@ def test_sweep_tells_averaged_and_raw_weights_apart(tmp_path, weights):
     manifest = manifests(tmp_path / "without" / "genmonitor")[-1]
     assert manifest["weights"] == ("raw" if weights == "raw" else "averaged")
     (checkpoint,) = (tmp_path / "without" / "checkpoints").glob(f"*step={manifest['global_step']}.ckpt")
-    assert replay(tmp_path / "without" / "genmonitor" / "cms_run.json", checkpoint) == replayable(logged[-1])
+    again = setup(monitors=[quiet(weights=weights)])
+    assert replay(tmp_path / "without" / "genmonitor" / "cms_run.json", checkpoint, again) == replayable(logged[-1])
 
 
 def quietly(line):
@@ -84,7 +85,7 @@ def quietly(line):
 
 
 def replayable(record):
-    names = record.keys() - {"epoch", "step", "images_seen"}
+    names = record.keys() - {"epoch", "step", "images_seen", "rank"}
     return {k: v for k, v in record.items() if k in names and not k.startswith("baseline_") and "vs_best" not in k}
 
 
