@@ -160,7 +160,8 @@ def test_one_slider_moves_everything_on_the_page(opened, page):
     assert said.text == "epoch 1, step 19"
     find(opened, "#findings .go")[0].click()
     assert said.text == "epoch 198, step 1989"
-    assert find(opened, ".side:last-child h4")[0].text == "Generated images, epoch 99"  # the latest there is
+    shown = find(opened, ".side:last-child h4")[0].text
+    assert shown == "Generated images, epoch 99: the last before the evaluation shown"
 
 
 def test_click_on_a_chart_moves_the_slider(opened, page):

@@ -36,12 +36,15 @@ class Record(Callback):
         rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
         self.seen.append((logged, None if loss is None else float(loss), modes, learning, rates))
         self.counts.batches += 1
+        self.counts.after += 1
 
     def on_validation_epoch_end(self, trainer, pl_module):
         self.counts.validations += not trainer.sanity_checking
+        self.counts.after = 0
 
     def on_train_epoch_end(self, trainer, pl_module):
         self.counts.epochs += 1
+        self.counts.after *= bool(self.counts.validations)
 
 
 def of_labels(sample_fn):

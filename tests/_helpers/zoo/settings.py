@@ -24,9 +24,11 @@ class Counts:
     batches: int = 0
     epochs: int = 0
     validations: int = 0
+    after: int = 0
+    """Batches after the last validation or, where nothing is validated, after the last epoch."""
 
     def epoch_ends(self) -> int:
-        return self.validations or self.epochs
+        return (self.validations or self.epochs) + (self.after > 0)  # the last weights are evaluated in any case
 
 
 def none(*args: Any) -> list[Any]:
@@ -70,7 +72,7 @@ def keep_best(folder, key):
 
 
 def every_third(counts):
-    return 1 + counts.batches // 3
+    return 1 + counts.batches // 3 + (counts.batches % 3 > 0)
 
 
 SETTINGS = {
