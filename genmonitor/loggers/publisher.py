@@ -81,7 +81,7 @@ class Publisher:
         self.attempt = Attempt(self.notes.warn, raise_errors)
         self.folder = RunFolder(Path())
         self.evaluations: list[dict[str, Any]] = []
-        self._run, self._name = Path(), FOLDER
+        self._run, self._folder_name = Path(), FOLDER
         self._together: tuple[str, ...] = (prefix,)
         self._parts: dict[str, Any] | None = None
         self._resumes = False
@@ -111,7 +111,7 @@ class Publisher:
                 own there. A run that goes on stays in its folder.
             together: prefixes of the monitors of this fit, which share the folder.
         """
-        self._run, self._name, self._together = run, folder, (self._prefix, *together)
+        self._run, self._folder_name, self._together = run, folder, (self._prefix, *together)
         self._parts = None
         if not self.evaluations:
             self.folder = RunFolder(run / folder)
@@ -134,8 +134,8 @@ class Publisher:
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         self._resumes = bool(self.evaluations)
-        if not self._resumes or self.folder.path not in versions_in(self._run, self._name):
-            self.folder = RunFolder(free_folder(self._run, self._name, self._together))
+        if not self._resumes or self.folder.path not in versions_in(self._run, self._folder_name):
+            self.folder = RunFolder(free_folder(self._run, self._folder_name, self._together))
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
@@ -288,7 +288,7 @@ class Publisher:
     @property
     def earlier(self) -> Path:
         """The folder of the latest run with this folder's name, this one's where it goes on."""
-        known = versions_in(self._run, self._name)
+        known = versions_in(self._run, self._folder_name)
         return self.folder.path if self.evaluations and self.folder.path in known else (known or [self._run])[-1]
 
     def reset(self) -> None:

@@ -168,6 +168,7 @@ BASE = {
     "on_error": ("raise", "raise"),
     "on_alert": ("builtins.print", print),
     "verbose": (False, False),
+    "log": ("all", "all"),
     "evaluate_on": ("cpu", "cpu"),
     "prefix": ("other", "other"),
 }
