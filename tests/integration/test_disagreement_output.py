@@ -84,15 +84,13 @@ def test_wandb_gets_a_table_with_pictures_of_both_sides(tmp_path, monkeypatch):
     steps = [values["trainer/global_step"] for values in logged if "disagreement/prompts_table/sha256" in values]
     assert steps == [record["step"] for record in monitor.history]
     _, (columns, rows) = read_wandb_tables(tmp_path)
-    assert columns == ["prompt", "part", "model", "the previous evaluation"]
-    assert {row[0] for row in rows} == set(PROMPTS)
-    prompt, part, model, before = rows[0]
-    assert (prompt, part) == (PROMPTS[CHANGED], pytest.approx(1, abs=0.01))
+    assert columns == ["prompt", "part", "p", "model", "the previous evaluation"]
+    ((prompt, part, p, model, before),) = rows  # the only prompt that differs
+    assert (prompt, part, p) == (PROMPTS[CHANGED], pytest.approx(1, abs=0.01), "p = 0.001")
     assert model.shape == before.shape == (96, 3 * 96 + 2 * 6, 3)
     # the samples of this prompt are the negatives of what they were; between them it is white
     assert np.abs(model + before - 1)[:, :96].max() <= 0.01
     assert (model + before == 2)[:, 96:102].all()
-    assert np.array_equal(rows[1][2], rows[1][3])
 
 
 def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
@@ -110,7 +108,8 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
     }
     run = MonitorRun.read(folder / "disagreement_run.json")
     (table,), manifest = run.tables, run.manifest
-    assert (table.columns, table.rows[0]) == (["prompt", "part"], [PROMPTS[CHANGED], pytest.approx(1, abs=0.01)])
+    assert table.columns == ["prompt", "part", "p"]
+    assert table.rows[0] == [PROMPTS[CHANGED], pytest.approx(1, abs=0.01), "p = 0.001"]
     assert run.records == monitor.history
     assert (manifest["reference"], manifest["reference_samples"]) == ("previous", 30)
     assert manifest["kernel"] == repr(monitor.kernel)

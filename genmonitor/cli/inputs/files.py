@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -52,12 +51,11 @@ def read_array(
             content = torch.load(path, map_location="cpu", weights_only=True)
         elif path.suffix == ".safetensors":
             content = _safetensors(path)
+        elif path.suffix == ".npz":
+            with path.open("rb") as stream:  # numpy leaves a file open that it refuses
+                content = dict(np.load(stream, allow_pickle=False))
         else:
-            content = np.load(path, mmap_mode="c", allow_pickle=False)  # a .npy is read where it is used
-        arrays = content if isinstance(content, dict) else {}
-        if isinstance(content, NpzFile):
-            with content:
-                arrays = dict(content)
+            content = np.lib.format.open_memmap(path, mode="c")  # read where it is used
     except Exception as error:
         # the messages of torch and numpy advise to unpickle, which may run anything
         pickled = isinstance(error, pickle.UnpicklingError) or "pickle" in str(error)
@@ -65,6 +63,7 @@ def read_array(
         raise ValueError(f"Expected {kinds} of plain numbers, but {path} is not: {why}. Write it again.") from error
     if isinstance(content, (Tensor, np.ndarray)):
         return _real_numbers(path, content, integers)
+    arrays = content if isinstance(content, dict) else {}
     chosen: Any = arrays.get(key) if key else next((arrays[name] for name in names if name in arrays), None)
     if chosen is None and key is None and len(arrays) == 1:
         (chosen,) = arrays.values()

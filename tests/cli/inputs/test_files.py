@@ -62,7 +62,6 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:100])
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO")  # numpy leaves the file of what it refuses open
 @pytest.mark.parametrize("write", [pickled, parquet_by_another_name, cut])
 @pytest.mark.parametrize("suffix", [".npz", ".npy", ".pt", ".safetensors"])
 def test_no_message_advises_to_load_unsafely(tmp_path, write, suffix):
