@@ -70,7 +70,7 @@ def make(name: str) -> None:
 
 
 def is_of(file: Path, commit: str) -> bool:
-    """Say whether a table is of a commit and this machine; with changes that are not committed it never is."""
+    """Return True if a table is of a commit and this machine; with changes that are not committed it never is."""
     lines = file.read_text("utf-8").splitlines() if file.exists() and not commit.endswith("+") else []
     return any(f" of {processor()}: " in line and commit in re.split("[;,.] ?", line) for line in lines)
 

@@ -88,7 +88,7 @@ def named(p: dict[int, Tensor]) -> list[int]:
 
 
 def class_rows(runs: int, nulls: int) -> Rows:
-    """Yield how often the wrong class alone is named, its kind, and what is said of all images together."""
+    """Yield how often the wrong class alone is named, its kind, and the finding of all images together."""
     for of_set in CLASS_SETS:
         for fault in CLASS_FAULTS:
             alone, kinds, pooled, peer, others = [], [], [], [], []
@@ -152,7 +152,7 @@ def copy_rows(runs: int, nulls: int) -> Rows:
 
 
 def not_authentic(fake: Tensor, held_out: Tensor, train: Tensor) -> bool:
-    """Say whether authenticity is lower than that of held-out images by a test of two proportions."""
+    """Return True if authenticity is lower than that of held-out images by a test of two proportions."""
     radii = neighbor_radii(train.flatten(1), 1)
     of_fake, of_held = (
         float(authenticity_from_radii(x.flatten(1), train.flatten(1), radii)[0]) for x in (fake, held_out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kind `diagnosis.py` is told of faults that were planted in real images, or trained into generators."""
+"""Kinds that `diagnosis.py` names for faults that were planted in real images, or trained into generators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROPORTIONS = ("one class is missing", "one class is half", "half of the classes
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of images: the finding that explains most, and the kinds of all findings in their order."""
+    """Findings of images: the one that explains most, and the kinds of all findings in their order."""
 
     first: Finding | None
     kinds: tuple[FaultKind, ...]

@@ -47,7 +47,7 @@ class PixelClusterMonitor(GenerativeMonitor):
     The level of the p-values is promised where the real images compared with are validation images. A region raises an
     alert where one of its distances is larger than at its best evaluation by more than chance (p <= 0.002 for all
     regions together) and, at one of the kernel's gammas, at least twice as large, and twice what chance brings to real
-    images, at two evaluations in a row: a lasting fault is told of at the second evaluation that has it.
+    images, at two evaluations in a row: a lasting fault is reported at the second evaluation that has it.
     What is far from real images already may hide a small one; `benchmarks/detection.md` says which. Pixels that never
     vary raise an alert only if they are as far off as whole real images are. That benchmark counts false
     alerts too. Copies of training images raise an alert at the second diagnosis in a row that finds them.

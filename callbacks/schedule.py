@@ -43,7 +43,7 @@ class Schedule:
         return self.every_n_epochs == 1 and not self.by_steps
 
     def step_due(self, batches: int) -> bool:
-        """Say whether to evaluate after so many training batches, and take note of it."""
+        """Return True if an evaluation is due after these training batches, and remember it."""
         n = self.every_n_train_steps
         due = n is not None and (not self._begun or batches % n == 0)
         self._begun = self._begun or due
@@ -82,5 +82,5 @@ def epoch_of(trainer: pl.Trainer, schedule: Schedule) -> float:
 
 
 def _is_once(val_check_interval: Any) -> bool:
-    """Say whether an epoch has one validation; the integer 1 means one per batch."""
+    """Return True if an epoch has one validation; the integer 1 means one per batch."""
     return isinstance(val_check_interval, float) and val_check_interval == 1

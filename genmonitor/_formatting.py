@@ -26,7 +26,7 @@ def format_cms(value: float) -> str:
 
 
 def reaches_baseline(value: float, lowest: float) -> bool:
-    """Say whether a CMS reaches the lower end of its baseline, as far as float32 can tell; nan does not.
+    """Return True if a CMS reaches the lower end of its baseline, as far as float32 can tell; nan does not.
 
     Example:
         >>> reaches_baseline(0.98, 0.97), reaches_baseline(1 - 1e-8, 1.0), reaches_baseline(float("nan"), 0.97)

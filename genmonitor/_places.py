@@ -144,12 +144,12 @@ def _side(place: NDArray[np.float64], names: tuple[str, str]) -> str:
 
 
 def _at_edge(place: NDArray[np.float64], size: int) -> bool:
-    """Say whether less than an eighth of the image lies between sites and its edge."""
+    """Return True if less than an eighth of the image lies between sites and its edge."""
     return bool(min(place.min(), 1 - place.max()) - 0.5 / size < 0.125)
 
 
 def is_ring(mask: _Mask) -> bool:
-    """Say whether sites go round most of the image's border and leave its middle free."""
+    """Return True if sites go round most of the image's border and leave its middle free."""
     h, w = mask.shape
     if min(h, w) < 3:
         return False

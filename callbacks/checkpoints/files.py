@@ -78,7 +78,7 @@ def weights_in(saved: dict[str, Any], averaged: bool) -> dict[str, Any]:
 
 
 def has_averaged(saved: dict[str, Any]) -> bool:
-    """Say whether a checkpoint holds averaged weights beside the others."""
+    """Return True if a checkpoint holds averaged weights beside the others."""
     return "current_model_state" in saved
 
 

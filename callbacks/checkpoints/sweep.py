@@ -41,7 +41,7 @@ def sweep(
 
     The curves, the report and TensorBoard's files are those of such a run, to the last bit on the same machine. What is
     evaluated stays when a sweep is stopped or killed: the next one goes on from there. A checkpoint that cannot be
-    evaluated is told of and skipped.
+    evaluated is reported and skipped.
 
     The module must be what its checkpoints make it: what changes during training and is in no `state_dict` is as
     `setup` makes it, unless `on_load_checkpoint` sets it. A monitor that compares the model with its start

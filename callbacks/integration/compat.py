@@ -217,7 +217,7 @@ def find_weight_averaging(trainer: Any) -> Any:
 
 
 def ends_with_training(trainer: Any) -> bool:
-    """Say whether Lightning started this process for a training alone, by spawn or fork; its launcher has no name."""
+    """Return True if Lightning started this process for one training, by spawn or fork; its launcher has no name."""
     return "_MultiProcessingLauncher" in {base.__name__ for base in type(trainer.strategy.launcher).__mro__}
 
 

@@ -58,7 +58,7 @@ def reference_images(
 
 
 def validates(trainer: pl.Trainer) -> bool:
-    """Say whether the training validates anything; Lightning's `enable_validation` is true without a batch, too."""
+    """Return True if the training validates anything; Lightning's `enable_validation` is true without a batch, too."""
     return trainer.enable_validation and _have_batches(validation_dataloaders(trainer))
 
 

@@ -192,7 +192,7 @@ def _rows(of: ImageSource | Tensor, indices: Tensor) -> Tensor:
 
 
 def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Choose at most so many images of each class; return their indices, in order, and their classes."""
+    """Choose images of each class up to a number; return their indices, in order, and their classes."""
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
     kept = [order[numbers[order] == number][:MAX_PER_CLASS] for number in numbers.unique() if number != LEFT_OUT]
     chosen = torch.cat(kept).sort().values

@@ -391,7 +391,7 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
 
 
 def _suffice(areas: Collection[AreaDiagnosis]) -> bool:
-    """Say whether areas explain so much of the image's distance, for their size, that the fault is theirs."""
+    """Return True if areas explain so much of the image's distance, for their size, that the fault is theirs."""
     explained = sum(x.of_image for x in areas)
     return explained >= max(ENOUGH, 2 * sum(float(x.mask.double().mean()) for x in areas if x.of_image > 0))
 
@@ -521,7 +521,7 @@ def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
 
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
-    """Say whether images come over and over."""
+    """Return True if images come over and over."""
     found: Repeats = repeats(images)
     if found.share < COPIES or found.p > LEVEL / 50:
         return []

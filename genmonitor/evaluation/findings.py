@@ -170,7 +170,7 @@ def verdict_of(findings: Sequence[Finding], region: str) -> str:
 
 
 def differs(p: float) -> bool:
-    """Say whether a p-value is at the level of a verdict."""
+    """Return True if a p-value is at the level of a verdict."""
     return p <= LEVEL
 
 

@@ -78,7 +78,7 @@ def check_side(name: str, x: Tensor, kernel: Kernel) -> Kernel:
 
 
 def has_features(kernel: Kernel, num_features: int | None) -> bool:
-    """Say whether the kernel has explicit features: exact ones, or so many random ones."""
+    """Return True if the kernel has explicit features: exact ones, or random ones."""
     return kernel.explicit_features == "exact" or num_features is not None
 
 

@@ -162,7 +162,7 @@ def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
 
 
 def have_joint_features(output_kernel: Kernel, prompt_kernel: Kernel) -> bool:
-    """Say whether `PairKernel.features` knows random features of the product of two kernels, whose gammas may be open.
+    """Return True if `PairKernel.features` has random features of the product of two kernels; gammas may be open.
 
     Example:
         >>> have_joint_features(GaussianKernel(1.0), GaussianKernel())

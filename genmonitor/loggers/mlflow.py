@@ -22,7 +22,7 @@ class MLflowBackend(Backend):
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Say whether it takes images for a run that the logger names."""
+        """Return True if it takes images for a run that the logger names."""
         return hasattr(experiment, "log_image") and hasattr(logger, "run_id")
 
     def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:

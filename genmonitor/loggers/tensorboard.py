@@ -28,7 +28,7 @@ class TensorBoardBackend(Backend):
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Say whether it takes figures and texts as a `SummaryWriter` does."""
+        """Return True if it takes figures and texts as a `SummaryWriter` does."""
         return hasattr(experiment, "add_figure") and hasattr(experiment, "add_text")
 
     def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:

@@ -31,7 +31,7 @@ class WandbBackend(Backend):
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Say whether it is a run of W&B: what it logs are wandb's own objects, which nothing else takes."""
+        """Return True if it is a run of W&B: what it logs are wandb's own objects, which nothing else takes."""
         return type(experiment).__module__.split(".")[0] == "wandb" and hasattr(experiment, "log")
 
     def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:

@@ -23,7 +23,7 @@ def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = p
         warn: takes a line where the module's own weights stay.
 
     Raises:
-        TypeError: if it is none of these, or does not say whether it has taken any weights yet.
+        TypeError: if it is none of these, or does not tell if it has taken any weights yet.
         ValueError: if no part of the module has weights of these shapes.
 
     Example:

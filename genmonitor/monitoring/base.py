@@ -366,7 +366,7 @@ def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
 
 
 def _in_notebook() -> bool:
-    """Say whether this is a notebook, and not IPython in a terminal, which shows no pictures."""
+    """Return True if this is a notebook, and not IPython in a terminal, which shows no pictures."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 

@@ -100,7 +100,7 @@ const showStep = (step) => {
 
 const latestAt = (list, step) => list.findLast((one) => (one.step ?? 0) <= step) ?? list[0];
 
-// what is said of something that not every evaluation has, where it is of another than the one shown
+// a statement that not every evaluation has, where it belongs to another than the one shown
 function unlike(step, shownStep) {
   if (step === shownStep || !Number.isFinite(shownStep)) return "";
   return `: the ${step < shownStep ? "last before" : "first after"} the evaluation shown`;

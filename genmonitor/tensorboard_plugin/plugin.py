@@ -46,7 +46,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         return {**static, "/runs": self._serve_runs, "/page": self._serve_page}
 
     def is_active(self) -> bool:
-        """Say whether there is any page; without one TensorBoard lists the tab among the inactive."""
+        """Return True if there is any page; without one TensorBoard lists the tab among the inactive."""
         return bool(self._pages())
 
     def frontend_metadata(self) -> FrontendMetadata:

@@ -265,7 +265,7 @@ def main(folder, processes, what, by="fully_shard", accelerator="cpu"):
 
 
 def told(folder, how):
-    """Return what becomes of whatever the user is told of."""
+    """Return the warnings and errors that the user sees."""
     parts = {"memory": out_of_memory, "meddled": meddled, "encoder": encoder_of_the_model}
     return {name: part(folder, how) for name, part in parts.items()}
 

@@ -18,7 +18,7 @@ LABELS = torch.arange(36) % 3
 
 @pytest.fixture(scope="module")
 def found(classes):
-    """What is said of `a` with its prompts, beside `b` as real images, and the folder that is written."""
+    """Output for `a` with its prompts, beside `b` as real images, and the folder that is written."""
     out = classes / "diversity"
     arguments = [
         "diversity",

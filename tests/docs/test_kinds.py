@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gallery has a section for each kind: a picture, what the diagnosis said of it, its cause and who says so."""
+"""The gallery has a section for each kind: a picture, the diagnosis' finding, its cause and a source."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def sections():
 
 
 def words_of(kind):
-    """Return what is said of a kind whatever its strength: the longest part without one."""
+    """Return the words for a kind at any strength: the longest part without a number."""
     return max(re.split(r"\{\w+\}", KINDS[kind].words), key=len).strip()
 
 

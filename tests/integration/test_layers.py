@@ -158,7 +158,7 @@ def test_every_exception_is_needed(tree):
 
 
 def names_lightning(source: str) -> bool:
-    """Say whether a module imports Lightning anywhere, in functions too."""
+    """Return True if a module imports Lightning anywhere, in functions too."""
     nodes = [*ast.walk(ast.parse(source))]
     named = [x.name for node in nodes if isinstance(node, ast.Import) for x in node.names]
     named += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]

@@ -183,12 +183,12 @@ def _part(path: Path, start: int, length: int) -> IO[bytes]:
 
 
 def holds_pictures(path: Path) -> bool:
-    """Say whether a path leads to pictures: a folder or a tar file."""
+    """Return True if a path leads to pictures: a folder or a tar file."""
     return path.is_dir() or path.suffix == TAR
 
 
 def is_table(path: Path) -> bool:
-    """Say whether a folder is what `save_to_disk` of Hugging Face `datasets` writes."""
+    """Return True if a folder is what `save_to_disk` of Hugging Face `datasets` writes."""
     return any((path / name).is_file() for name in ("dataset_info.json", "dataset_dict.json"))
 
 

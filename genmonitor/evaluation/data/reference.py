@@ -124,7 +124,7 @@ def split_reference(
 
     Args:
         real: where they come from.
-        n_cluster_images: at most so many images for the kernel's gamma and the clusters; None for `image_budget`.
+        n_cluster_images: maximum number of images for the kernel's gamma and the clusters; None for `image_budget`.
         n_samples: images to compare with.
         block_size: their number is cut to a multiple of it.
         seed: of the choice of those to compare with.

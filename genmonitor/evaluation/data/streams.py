@@ -25,7 +25,7 @@ _taken: WeakKeyDictionary[Any, StreamedItems] = WeakKeyDictionary()
 
 
 def is_stream(data: Any) -> bool:
-    """Say whether data have no access by index: an IterableDataset, a loader of one, or any other iterable.
+    """Return True if data have no access by index: an IterableDataset, a loader of one, or any other iterable.
 
     Example:
         >>> is_stream(DataLoader([1, 2, 3])), is_stream(map(str, [1]))

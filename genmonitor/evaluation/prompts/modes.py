@@ -134,7 +134,7 @@ class Disagreement:
         return [(f"{sign} {i}", mode) for sign, modes in signs.items() for i, mode in enumerate(modes[:count], start=1)]
 
     def beyond_chance(self, mode: Mode) -> bool:
-        """Say whether a mode is larger than any that chance alone gives."""
+        """Return True if a mode is larger than any that chance alone gives."""
         limits = [drawn.top if mode.eigenvalue > 0 else -drawn.bottom for drawn in self.by_chance]
         return differs(self.p) and abs(mode.eigenvalue) > max(limits, default=0.0)
 

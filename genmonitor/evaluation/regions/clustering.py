@@ -196,7 +196,7 @@ def on_a_grid(sites: Tensor, patch_size: int) -> tuple[Tensor, tuple[int, int]]:
 
 
 def is_lopsided(partition: PixelPartition) -> bool:
-    """Say whether a region has more than 80 % or less than 2 % of the varying sites."""
+    """Return True if a region has more than 80 % or less than 2 % of the varying sites."""
     sizes = partition.sizes()[1:]
     if partition.num_clusters < 2:
         return False

@@ -101,7 +101,7 @@ def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float |
 
 
 def _same(finding: Finding, other: Finding) -> bool:
-    """Say whether two findings are about one kind of fault at one place, or about one thing without a place."""
+    """Return True if two findings are about one kind of fault at one place, or about one thing without a place."""
     kinds = [x.kinds[0].name if x.kinds else x.measure for x in (finding, other)]
     return kinds[0] == kinds[1] and _overlap(finding.area.mask, other.area.mask) >= SAME
 

@@ -62,7 +62,7 @@ class Regions:
     sketch: tuple[str, ...] = ()
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the user should know of clusters that were found: unstable ones, or such as are no place."""
+        """Return notes for the user about clusters that are unstable or too scattered to name."""
         return region_notes(self.partition, self.stability) if self.stability else ()
 
     def to_manifest(self) -> RegionsManifest:
@@ -241,7 +241,7 @@ class SavedRegions:
     sketch: tuple[str, ...]
 
     def fits(self, sketch: tuple[str, ...], size: tuple[int, ...], settings: Mapping[str, Any]) -> bool:
-        """Say whether images of a size, with this sketch, are a split of the same data, and the settings the same."""
+        """Return True if images of this size and sketch are a split of the same data, and the settings are the same."""
         smallest = sorted({*self.sketch, *sketch})[:SKETCH]
         common = set(self.sketch) & set(sketch)
         overlap = sum(one in common for one in smallest) / max(1, len(smallest))

@@ -254,7 +254,7 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int,
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Say whether an error means that there was not enough memory.
+    """Return True if an error means that there was not enough memory.
 
     Example:
         >>> is_out_of_memory(RuntimeError("MPS backend out of memory"))

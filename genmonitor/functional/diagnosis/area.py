@@ -30,7 +30,7 @@ CLEAR = 8.0
 SEPARABLE = 0.6
 """AUC of a classifier of generated and weighted real images from which proportions are not what is wrong."""
 TRIED = 3
-"""Areas of which it is tried whether their sides should move."""
+"""Number of candidate areas whose edges are refined."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Fault
 
 
 def _rather_proportions(share: float, of_faults: float, distance: float) -> bool:
-    """Say whether proportions explain far more than faults, and either leave images right or faults leave most.
+    """Return True if proportions explain far more than faults, and either leave images right or faults leave most.
 
     Where real images vary in what a fault changes, weights imitate the fault: of images that are all too dark they take
     the darkest. Those that are right leave no more than chance once they are weighted.

@@ -57,7 +57,7 @@ class Setting:
     prefixes: tuple[str, ...] = ("",)
 
     def suits(self, shape: Shape) -> bool:
-        """Say whether Lightning takes the module with it."""
+        """Return True if Lightning takes the module with it."""
         if shape.manual and not self.by_hand:
             return False
         return not shape.own_data or (self.validates and not self.data_module)

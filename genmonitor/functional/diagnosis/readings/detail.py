@@ -21,6 +21,8 @@ class _Detail(Reading):
 
 
 class FlatPixels(_Detail):
+    """Part of the pixels that hardly differ from the next to the right and below."""
+
     name, unit, visible = "flat pixels", "%", 0.08
 
     def of(self, look: Look) -> Tensor:
@@ -28,6 +30,8 @@ class FlatPixels(_Detail):
 
 
 class Grain(_Detail):
+    """Mean difference from the 3×3 around, over the calmest quarter of the pixels."""
+
     name, visible = "grain in calm parts", 0.008
 
     def of(self, look: Look) -> Tensor:
@@ -35,6 +39,8 @@ class Grain(_Detail):
 
 
 class SharpestEdges(_Detail):
+    """Mean of the steepest 2 % of the steps."""
+
     name, visible = "steepest edges", 0.06
 
     def of(self, look: Look) -> Tensor:
@@ -43,6 +49,8 @@ class SharpestEdges(_Detail):
 
 
 class EdgeWidth(_Detail):
+    """Range of the brightness, divided by the steepest steps."""
+
     name, unit, visible = "width of edges", "px", 0.3
 
     def of(self, look: Look) -> Tensor:
@@ -52,6 +60,8 @@ class EdgeWidth(_Detail):
 
 
 class FineDetail(_Detail):
+    """Standard deviation of what 3×3 averaging takes away, divided by that of the image."""
+
     name, unit, visible = "contrast that is fine detail", "%", 0.04
 
     def of(self, look: Look) -> Tensor:
@@ -60,6 +70,8 @@ class FineDetail(_Detail):
 
 
 class Specks(_Detail):
+    """Part of the pixels that are far above or below all four neighbors."""
+
     name, unit, visible = "single pixels that stand out", "%", 0.01
 
     def of(self, look: Look) -> Tensor:
@@ -75,6 +87,8 @@ class _Pattern(Reading):
 
 
 class RowsOfTwo(_Pattern):
+    """Difference between even and odd rows."""
+
     name, dim = "every second row stands out by", 1
 
     def of(self, look: Look) -> Tensor:
@@ -83,10 +97,14 @@ class RowsOfTwo(_Pattern):
 
 
 class ColumnsOfTwo(RowsOfTwo):
+    """Difference between even and odd columns."""
+
     name, dim = "every second column stands out by", 2
 
 
 class Checkerboard(_Pattern):
+    """Difference between the two colors of a checkerboard of single pixels."""
+
     name = "checkerboard of single pixels stands out by"
 
     def of(self, look: Look) -> Tensor:
@@ -110,10 +128,14 @@ class GridOfFour(_Pattern):
 
 
 class GridOfEight(GridOfFour):
+    """The same for every eighth line, as blocks of JPEG leave it."""
+
     name, period, least_side = "steps at every eighth line beyond others", 8, 24
 
 
 class GridOfTwo(GridOfFour):
+    """The same for every second line, as a transposed convolution of stride 2 leaves it."""
+
     name, period = "steps at every second line beyond others", 2
 
 

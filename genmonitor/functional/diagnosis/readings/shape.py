@@ -14,6 +14,8 @@ class _Shape(Reading):
 
 
 class Area(_Shape):
+    """Part of the pixels that the figure covers."""
+
     name, unit = "area of the figure", "%"
 
     def of(self, look: Look) -> Tensor:
@@ -21,6 +23,8 @@ class Area(_Shape):
 
 
 class Pieces(_Shape):
+    """Number of connected parts of the figure."""
+
     name, visible = "pieces of the figure", 0.7
 
     def of(self, look: Look) -> Tensor:
@@ -28,6 +32,8 @@ class Pieces(_Shape):
 
 
 class Holes(_Shape):
+    """Number of connected parts of what is not the figure."""
+
     name, visible = "holes and gaps in the figure", 0.7
 
     def of(self, look: Look) -> Tensor:
@@ -35,6 +41,8 @@ class Holes(_Shape):
 
 
 class CenterAcross(_Shape):
+    """Horizontal center of mass of the figure, 0 at the left and 1 at the right."""
+
     name, unit, dim = "center of the figure from the left", "%", 2
 
     def of(self, look: Look) -> Tensor:
@@ -42,6 +50,8 @@ class CenterAcross(_Shape):
 
 
 class CenterDown(CenterAcross):
+    """Vertical center of mass of the figure, 0 at the top and 1 at the bottom."""
+
     name, dim = "center of the figure from the top", 1
 
 
@@ -69,6 +79,8 @@ class MirrorSymmetry(_Shape):
 
 
 class LeftBrighter(_Shape):
+    """Mean of the left half, less that of the right half."""
+
     name = "left half brighter than the right by"
 
     def of(self, look: Look) -> Tensor:
@@ -77,6 +89,8 @@ class LeftBrighter(_Shape):
 
 
 class TopBrighter(_Shape):
+    """Mean of the upper half, less that of the lower half."""
+
     name = "upper half brighter than the lower by"
 
     def of(self, look: Look) -> Tensor:
@@ -85,6 +99,8 @@ class TopBrighter(_Shape):
 
 
 class LyingLines(_Shape):
+    """Part of the squared steps that run from top to bottom, so that their edges are horizontal."""
+
     name, unit, needs_place = "edges that lie rather than stand", "%", False
 
     def of(self, look: Look) -> Tensor:

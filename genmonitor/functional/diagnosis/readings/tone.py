@@ -14,6 +14,8 @@ class _Tone(Reading):
 
 
 class DarkestPixels(_Tone):
+    """Brightness that 1 % of the pixels stay below."""
+
     name = "darkest pixels"
 
     def of(self, look: Look) -> Tensor:
@@ -21,6 +23,8 @@ class DarkestPixels(_Tone):
 
 
 class BrightestPixels(_Tone):
+    """Brightness that 99 % of the pixels stay below."""
+
     name = "brightest pixels"
 
     def of(self, look: Look) -> Tensor:
@@ -28,6 +32,8 @@ class BrightestPixels(_Tone):
 
 
 class Brightness(_Tone):
+    """Mean of all pixels."""
+
     name = "brightness"
 
     def of(self, look: Look) -> Tensor:
@@ -35,6 +41,8 @@ class Brightness(_Tone):
 
 
 class MiddleTones(_Tone):
+    """Median of all pixels."""
+
     name = "middle tones"
 
     def of(self, look: Look) -> Tensor:
@@ -42,6 +50,8 @@ class MiddleTones(_Tone):
 
 
 class Contrast(_Tone):
+    """Standard deviation of the pixels."""
+
     name, visible = "contrast", 0.03
 
     def of(self, look: Look) -> Tensor:
@@ -49,6 +59,8 @@ class Contrast(_Tone):
 
 
 class BorderBrightness(_Tone):
+    """Mean of the outermost pixels."""
+
     name = "brightness of the border"
 
     def of(self, look: Look) -> Tensor:
@@ -57,6 +69,8 @@ class BorderBrightness(_Tone):
 
 
 class Corners(_Tone):
+    """Mean of the four corners, less that of the middle."""
+
     name = "corners brighter than the middle by"
 
     def of(self, look: Look) -> Tensor:
@@ -81,6 +95,8 @@ class _Color(Reading):
 
 
 class Saturation(_Color):
+    """Mean difference between the brightest and the darkest channel."""
+
     name = "saturation"
 
     def of(self, look: Look) -> Tensor:
@@ -88,6 +104,8 @@ class Saturation(_Color):
 
 
 class Red(_Color):
+    """Mean of the first channel, less that of all channels."""
+
     name, channel = "red beyond the other colors", 0
 
     def of(self, look: Look) -> Tensor:
@@ -95,10 +113,14 @@ class Red(_Color):
 
 
 class Green(Red):
+    """Mean of the second channel, less that of all channels."""
+
     name, channel = "green beyond the other colors", 1
 
 
 class Blue(Red):
+    """Mean of the third channel, less that of all channels."""
+
     name, channel = "blue beyond the other colors", 2
 
 
