@@ -195,8 +195,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if self.prompts is not None and not self._real_labels:
             messages += (NO_LABELS,)
         self._fitted = Fitted.of(self._regions, self._finder, split, probe, comm)
-        if not self._fitted.metrics.testable:
-            notes.append(f"no p-values: they need at least {MIN_SAMPLES} images on each side")
+        size = min(len(split.for_comparison), self.n_samples)
+        needs = {"no p-values: they need": MIN_SAMPLES, "no diagnosis: it needs": DIAGNOSED}
+        notes += [f"{what} at least {least} images on each side" for what, least in needs.items() if size < least]
         return FitReport(tuple(notes), comparable, messages)
 
     def update(self, samples: Samples) -> None:

@@ -340,6 +340,12 @@ def test_region_fit_notes_that_too_few_images_cannot_be_tested():
     assert alerts_of(evaluator, [BAD[:6]] * 3) == [[], [], []]
 
 
+@pytest.mark.parametrize(("n", "noted"), [(20, True), (99, True), (100, False)])
+def test_region_fit_notes_that_too_few_images_have_no_diagnosis(n, noted):
+    report = fit(region_evaluator(n_samples=n), halves(400), GOOD)
+    assert noted == ("no diagnosis: it needs at least 100 images on each side" in report.notes)
+
+
 def test_region_fit_notes_that_training_images_give_no_level():
     evaluator = region_evaluator()
     report = fit(evaluator, ReferenceImages(training=REAL), GOOD)
