@@ -295,6 +295,8 @@ class GenerativeMonitor(Monitor, Callback):
         if trainer.state.fn == "fit":  # not by `log`, which ends a run whose module logs the same key in this hook
             self._watched.take(values, self._evaluated_at)
             self._watched.show(trainer, self._evaluated_at - 1, pl_module.device)
+            for note in self._watched.notes(trainer):
+                self.publisher.notes.add_once(note)
             return
         for key, value in values.items():  # what `validate` and `test` return
             log = partial(log_value, pl_module, f"{self.prefix}/{key}", value, batch_size=1, sync_dist=True)

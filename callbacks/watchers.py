@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import lightning.pytorch as pl
@@ -53,6 +54,15 @@ class WatchedValues:
         for key in {**self._values, **dict.fromkeys(self._watched(trainer))}:
             value = self._values.get(key, math.nan) if shown else math.nan
             metrics[key] = _nothing(trainer, key) if math.isnan(value) else torch.tensor(value, device=device)
+
+    def notes(self, trainer: pl.Trainer) -> list[str]:
+        """Return a note on each key of this monitor that is waited for and has no value after an evaluation."""
+        return [
+            f"{key!r} is monitored, but this evaluation has no value of it. Weights without one rank last. The nearest "
+            f"key is {get_close_matches(key, self._values, 1, 0)[0]!r}."
+            for key in self._watched(trainer)
+            if key not in self._values
+        ]
 
     def _watched(self, trainer: pl.Trainer) -> list[str]:
         """Return the keys of this monitor that callbacks and schedulers wait for; Lightning ends a run without them."""

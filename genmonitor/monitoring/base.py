@@ -117,7 +117,19 @@ class Monitor:
 
     @property
     def key(self) -> str:
-        """Key whose lowest value is that of the weights to keep: `ModelCheckpoint(monitor=monitor.key)` keeps them."""
+        """Key whose lowest value is that of the weights to keep: `ModelCheckpoint(monitor=monitor.key)` keeps them.
+
+        Raises:
+            AttributeError: if the evaluator has no order of preference, naming the values that have one.
+        """
+        if type(self.evaluator).is_best is Evaluator.is_best:
+            modes = {"high": "max", "low": "min", None: ""}
+            ordered = [x for x in self.evaluator.values() if x.better and not x.detail]
+            given = [f"monitor={f'{self.prefix}/{x.key}'!r}, mode={modes[x.better]!r}" for x in ordered]
+            raise AttributeError(
+                f"Expected a monitor that ranks its evaluations, but {type(self).__name__} has no order of preference. "
+                f"Give one of its values: {'; '.join(given) or 'none of them is better high or low'}."
+            )
         return f"{self.prefix}/rank"
 
     def values(self) -> list[ValueSpec]:

@@ -158,6 +158,16 @@ def test_checkpoints_between_evaluations_are_ranked_last(tmp_path):
     assert float(stop.best_score) == 2.0
 
 
+@pytest.mark.parametrize("waits", [ModelCheckpoint, EarlyStopping], ids=lambda x: x.__name__)
+@pytest.mark.parametrize("key", ["own/valu", "own/rank"])
+def test_a_key_that_has_no_value_is_noted_once_with_the_nearest(tmp_path, waits, key):
+    monitor = monitor_of()
+    fit(tmp_path, monitor, waits(monitor=key), module=Generator({}), max_epochs=2)
+    (note,) = [note["text"] for note in monitor.publisher.notes.items if "no value of it" in note["text"]]
+    assert note.startswith(f"{key!r} is monitored")
+    assert note.endswith("The nearest key is 'own/value'.")
+
+
 @pytest.mark.parametrize(
     ("noise", "kept", "ranked"),
     [([0.9, 0.1, 0.9], 1, [True, True, False]), ([0.9, 0.1, 0.1, 0.6], 2, [True, True, True, False])],
