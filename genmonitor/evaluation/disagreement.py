@@ -115,6 +115,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def update(self, samples: Samples) -> None:
         """Encode this process's samples."""
         self._current = self._sample_set(samples.images, samples.indices)
+        self._range.look(self._real_probe, samples.images)
 
     def compute(self, comm: Collective) -> DisagreementEvaluation:
         """Return the eigenvalues and their total, and the prompts that they are about."""
@@ -124,7 +125,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         found = self._disagreement(current, reference)
         distances = {} if self._distances is None else self._distances.measure(current.features)
         values = self._values.measured(found) | self.measure.values(distances, self._groups)
-        return DisagreementEvaluation(values, found, current, reference, distances)
+        return DisagreementEvaluation(values, found, current, reference, distances, notes=self._range.items)
 
     def _disagreement(self, *sides: SampleSet) -> Disagreement:
         """Split the model's side from the reference's, and from what chance alone gives."""
@@ -161,6 +162,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
         """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""
         self._changed = evaluation.found.differing
+        self._range.commit()
         if self.reference == "previous":
             self._reference = evaluation.current
         if not evaluation.distances:
@@ -174,8 +176,10 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
-        moved = self.measure.findings(self._changes.standing, history[-1], self._groups)
-        return (*moved, text.disagreement_finding(history[-1], evaluation.found.differing, self._values.against))
+        return (
+            *self._standing(history[-1]),
+            text.disagreement_finding(history[-1], evaluation.found.differing, self._values.against),
+        )
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""

@@ -149,6 +149,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """Encode this process's samples, each once, and add them to every metric."""
         metric = self.metric
         self._samples, self._outputs = samples, self._encode(samples.images)
+        self._range.look(self._real_probe, samples.images)
         metric.reset()
         metric.update(self._outputs, self._prompts_of(samples.indices))
         self._extra.update(self._outputs, self._real_features, self._given_prompts_of(samples.indices))
@@ -204,7 +205,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         ends = mode_ends(scores, self._samples, ENDS, comm)
         own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
         shares = (modes.eigenvalues / own).tolist()
-        return DiversityEvaluation(values, shares, ends, least, spread, reusability, followed, classes)
+        noted = self._range.items
+        return DiversityEvaluation(values, shares, ends, least, spread, reusability, followed, classes, notes=noted)
 
     def standard_errors(
         self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
@@ -241,6 +243,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
         """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
+        self._range.commit()
         self._least = [row.found for row in evaluation.least_varied]
         lost = self._changes.update(evaluation.spread, history[-1]["epoch"], self._real_spread)
         return self.measure.findings(lost, history[-1], self._groups)
@@ -260,12 +263,11 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that lost their variety, are ignored or unlike real images, and how varied samples are."""
-        lost = self.measure.findings(self._changes.standing, history[-1], self._groups)
         ignored = text.ignored_prompts(evaluation.followed, self._by_prompt.distinct)
         found: tuple[Finding, ...] = (text.state(history[-1], self.n_samples),)
         if evaluation.classes:
             found = tuple(x for x in with_classes(found, evaluation.classes) if not x.fine)
-        return (*lost, *ignored, *found)
+        return (*self._standing(history[-1]), *ignored, *found)
 
     def presenter(self) -> text.DiversityPresenter:
         """Return what shows the samples and their modes."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import capitalized
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.relative_similarity import holm
 
@@ -192,8 +193,17 @@ def p_values_of_change(scores: Mapping[str, float], *, worse: bool) -> dict[str,
     return dict.fromkeys(scores, 1.0) | dict(zip(known, adjusted, strict=True))
 
 
+def recovered(area: Area, measure: str | None) -> Finding:
+    """Return the finding that what was far worse than at its best no longer is: its alert is over."""
+    text = f"{capitalized(str(area))}: recovered, no longer far worse than at its best."
+    return Finding(text, area, "recovered", measure, fine=True)
+
+
 class DegradationDetector:
     """Names what is far worse than at its best at two evaluations in a row, each once until it recovers.
+
+    Attributes:
+        recovered: names that were far worse until the last evaluation, and no longer are.
 
     Example:
         >>> detector = DegradationDetector()
@@ -203,6 +213,7 @@ class DegradationDetector:
 
     def __init__(self) -> None:
         self.below: dict[str, int] = {}
+        self.recovered: list[str] = []
 
     def update(self, scores: Mapping[str, float], far: Collection[str]) -> list[str]:
         """Take in one evaluation; return the names that are far worse from now on.
@@ -211,11 +222,12 @@ class DegradationDetector:
             scores: as for `p_values_of_change`.
             far: those whose change is large enough to deserve an alert.
         """
-        degraded = []
+        degraded, standing = [], self.standing()
         for name, p in p_values_of_change(scores, worse=True).items():
             self.below[name] = self.below.get(name, 0) + 1 if p <= ALERT_LEVEL and name in far else 0
             if self.below[name] == EVALUATIONS_BELOW:
                 degraded.append(name)
+        self.recovered = [name for name in standing if not self.below[name]]
         return degraded
 
     def standing(self) -> list[str]:

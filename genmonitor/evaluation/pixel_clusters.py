@@ -26,7 +26,7 @@ from genmonitor.evaluation.classes import (
     smallest_p,
     with_classes,
 )
-from genmonitor.evaluation.data.compared_sets import check_value_range
+from genmonitor.evaluation.data.compared_sets import RangeNotes, check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, chosen_patch_size, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
@@ -125,9 +125,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._changes = Changes()
         self.is_last = False
         self._constant = False
-        self._range_notes: tuple[str, ...] = ()
-        self._recovered: list[str] = []  # regions whose alert is over since this evaluation
-        self._range_is_noted = False  # of a generator whose first samples say little
+        self._range = RangeNotes()
         self._indices = torch.empty(0, dtype=torch.long)
         self._real_labels: list[Any] = []  # of the real images that are compared with, see `real_labels`
         self._regions: Regions | None = None  # fixed for the run
@@ -207,8 +205,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._extra.update(samples.images, fitted.real)
         images, self._indices = samples.images, samples.indices
         self._constant = len(images) > 1 and bool((images.amax(0) == images.amin(0)).all())
-        known = self._range_is_noted or not len(images) or not len(fitted.real)
-        self._range_notes = () if known else check_value_range(fitted.real, images, resumed=True)
+        self._range.look(fitted.real, images)
 
     def compute(self, comm: Collective) -> RegionEvaluation:
         """Return the values of image and regions, the extra metrics and the baseline's medians."""
@@ -234,13 +231,13 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         same = ("all generated images are identical, so the values mean little",) if self._constant else ()
-        notes = (*same, *self._range_notes, *diagnosed.notes)
+        notes = (*same, *self._range.items, *diagnosed.notes)
         return RegionEvaluation(values, influences, diagnosed, classes, between, change, notes=notes)
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
         self._evaluations += 1
-        self._range_is_noted = self._range_is_noted or bool(self._range_notes)
+        self._range.commit()
         alerts: list[Finding] = []
         if evaluation.change is not None:
             self._changes.keep(evaluation.change, history[-1]["epoch"])
@@ -252,7 +249,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             alerts = [x for x in self._standing if x.measure == COPIED]
             self._copied = self._copied + 1 if alerts else 0
             alerts = alerts if self._copied == EVALUATIONS_BELOW else []
-        self._recovered = []
         if evaluation.influences is None:
             return alerts
         record, keys, findings = history[-1], self._values.distance, self._findings
@@ -263,10 +259,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         # where real images never vary, a trace of noise is sure to be found, and not worth a word
         if record.get(self._values.error_ratio.get(CONSTANT, ""), math.inf) < 1:
             far -= {keys[view][CONSTANT] for view in VIEWS if CONSTANT in keys[view]}
-        standing = set(self._degradations.standing())
         worse = self._degradations.update(findings.scores(record), far)
-        over = standing - set(self._degradations.standing())
-        self._recovered = [name for name in findings.ranked(record) if {of[name] for of in keys.values()} & over]
         regions = [name for name in findings.ranked(record) if {of[name] for of in keys.values()} & set(worse)]
         return [*alerts, *(findings.got_worse(history, name, best) for name in regions)]
 
@@ -287,8 +280,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
         """Return what is wrong where, by the last diagnosis there was, then what was found of each region."""
-        verdict, *others = self._findings.find(history, self._best_epochs())
-        others = [*map(self._findings.recovered, self._recovered), *others]
+        says, over, keys = self._findings, self._degradations.recovered, self._values.distance.values()
+        verdict, *others = says.find(history, self._best_epochs())
+        recovered = [name for name in says.ranked(history[-1]) if any(of[name] in over for of in keys)] if over else []
+        others = [*map(says.recovered, recovered), *others]
         if evaluation.diagnosed.values is None:
             at, holds = f" Diagnosed at epoch {self._diagnosed_at:g}.", verdict.fine is False
             wrong = [replace(finding, text=finding.text + at) for finding in self._standing]
@@ -464,7 +459,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
                 f"{list(probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's transform."
             )
         notes = check_value_range(real, probe, resumed=self._regions is not None)
-        self._range_is_noted = bool(notes)
+        self._range.said = bool(notes)
         sites = self.to_sites(probe)
         if self.partition is None:
             check_patches("images", sites, self.settings.patch_size or chosen_patch_size(tuple(sites.shape[1:])))

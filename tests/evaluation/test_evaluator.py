@@ -8,6 +8,11 @@ from _helpers.evaluations import (
     ScriptedCollective,
     disagreement_evaluator,
     diversity_evaluator,
+    evaluate,
+    fit,
+    halves,
+    labeled,
+    of_classes,
     region_evaluator,
     samples_of,
 )
@@ -211,3 +216,43 @@ def test_small_products_take_one_thread_and_the_users_come_back(multiplications,
     with pytest.raises(KeyError), threads_for(multiplications):
         raise KeyError
     assert torch.get_num_threads() == 3
+
+
+CLASSES = torch.arange(60) % 3
+EACH = {  # evaluator, real images, good and bad samples, and what is bad
+    "regions": (region_evaluator, halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4), "cluster"),
+    "diversity": (
+        lambda: diversity_evaluator(n_samples=60),
+        labeled(300),
+        of_classes(CLASSES, seed=1),
+        torch.where(CLASSES.view(-1, 1, 1, 1) == 1, of_classes(CLASSES)[1], of_classes(CLASSES, seed=2)),
+        "prompt '1'",
+    ),
+    "disagreement": (
+        lambda: disagreement_evaluator(n_samples=60),
+        labeled(300),
+        of_classes(CLASSES, seed=1),
+        of_classes(torch.where(CLASSES == 1, 2, CLASSES), seed=2),
+        "prompt '1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_the_value_range_is_checked_at_every_evaluation_and_noted_once(name):
+    make, real, good, *_ = EACH[name]
+    evaluator, history = make(), []
+    fit(evaluator, real, good)
+    notes = [evaluate(evaluator, images, history).notes for images in (good, good - 0.6, good - 0.6)]
+    assert [sum("of the generated values are negative" in note for note in each) for each in notes] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_an_alert_has_an_end_that_is_said_once(name):
+    make, real, good, bad, where = EACH[name]
+    evaluator, history, said = make(), [], []
+    fit(evaluator, real, good)
+    for images in (good, bad, bad, good, good):
+        found = evaluator.findings(evaluate(evaluator, images, history), history)
+        said.append([x.area.name.startswith(where) for x in found if x.verdict == "recovered"])
+    assert said == [[], [], [], [True], []]

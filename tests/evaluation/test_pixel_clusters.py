@@ -422,25 +422,3 @@ def test_small_images_are_compared_on_one_thread(monkeypatch):
     evaluate(evaluator, GOOD, [])
     assert used == [("_find", 1), ("compute", 1)]
     assert torch.get_num_threads() == 2
-
-
-def test_the_value_range_is_checked_at_every_evaluation_and_noted_once():
-    evaluator = fitted()
-    history, noted = [], []
-    for images in (GOOD, GOOD - 0.6, GOOD - 0.6):  # an untrained generator's first images may lie anywhere
-        found = evaluate(evaluator, images)
-        history.append({"epoch": len(history), **found.values})
-        commit_evaluation(evaluator, found, history, ScriptedCollective())
-        noted.append([note for note in found.notes if "of the generated values are negative" in note])
-    assert [len(notes) for notes in noted] == [0, 1, 0]
-
-
-def test_an_alert_has_an_end_that_is_said_once():
-    evaluator = fitted()
-    history, said = [], []
-    for images in (REAL[:24], BAD, BAD, REAL[:24], REAL[:24]):
-        found = evaluate(evaluator, images)
-        history.append({"epoch": len(history), "step": 0, **found.values})
-        evaluator.commit(found, history)
-        said.append([x.area.region for x in evaluator.findings(found, history) if x.verdict == "recovered"])
-    assert said == [[], [], [], [dark_region(evaluator)], []]

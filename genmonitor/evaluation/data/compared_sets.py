@@ -132,6 +132,28 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
     return (f"{doubt}. If training does not fix this, the value ranges differ. {REMEDY}",) if doubt else ()
 
 
+class RangeNotes:
+    """Notes on the value range at each evaluation, until one has been said.
+
+    Attributes:
+        items: of the last evaluation.
+        said: whether there was one before.
+    """
+
+    def __init__(self) -> None:
+        self.items: tuple[str, ...] = ()
+        self.said = False
+
+    def look(self, real: Tensor, fake: Tensor) -> None:
+        """Compare the value ranges of real and generated images of an evaluation, unless one of the sets is empty."""
+        known = self.said or not len(real) or not len(fake)
+        self.items = () if known else check_value_range(real, fake, resumed=True)
+
+    def commit(self) -> None:
+        """Take note that what was found has been said."""
+        self.said = self.said or bool(self.items)
+
+
 def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     """Explain why generated images seem to be scaled otherwise than real ones; None if they do not."""
     low, high = float(real.min()), float(real.max())

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.images import READ_BATCH, ImageSource, describe_batch, look_up
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages, random_order
@@ -37,6 +36,7 @@ class RealSubset:
     Attributes:
         source: the set.
         chosen: their indices in it.
+        probe: the first of them, from which shape and value range are taken.
 
     Raises:
         ValueError: if there are fewer than 2, or they are not of this shape.
@@ -46,11 +46,11 @@ class RealSubset:
         self.source, self.chosen = source, list(chosen)
         if len(self) < 2:
             raise ValueError(f"Expected at least 2 real images, but {source.name} holds {len(self)}. Give more.")
-        self._probe = self.read(range(min(PROBE_IMAGES, len(self))))
-        if self._probe.shape[1:] != shape:
+        self.probe = self.read(range(min(PROBE_IMAGES, len(self))))
+        if self.probe.shape[1:] != shape:
             raise ValueError(
                 f"Expected real images of shape {list(shape)} like the generated ones, but got "
-                f"{list(self._probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's "
+                f"{list(self.probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's "
                 "transform."
             )
 
@@ -67,7 +67,7 @@ class RealSubset:
     def read(self, positions: range) -> Tensor:
         """Read some of them, on the CPU; of none, an empty tensor of their shape."""
         if not len(positions):
-            return self._probe[:0]
+            return self.probe[:0]
         return self.source.read([self.chosen[i] for i in positions])
 
     def captions(self, positions: range) -> list[str]:
@@ -79,15 +79,11 @@ class RealSubset:
 
     def value_range(self) -> tuple[float, float]:
         """Return the lowest and highest value."""
-        return float(self._probe.min()), float(self._probe.max())
-
-    def range_notes(self, generated: Tensor, resumed: bool = False) -> tuple[str, ...]:
-        """Return notes about the value range of generated images, see `check_value_range`."""
-        return check_value_range(self._probe, generated, resumed)
+        return float(self.probe.min()), float(self.probe.max())
 
     def signature(self) -> list[float]:
         """Return numbers that differ for other images."""
-        return [float(len(self)), float(self._probe.double().sum())]
+        return [float(len(self)), float(self.probe.double().sum())]
 
     def notes(self, n: int) -> tuple[str, ...]:
         """Return notes: that they are fewer than n, or change each time they are read."""

@@ -96,6 +96,10 @@ class PromptGroups:
         judged = [(i, prompt) for i, prompt in enumerate(self._prompts.distinct) if self._enough[i]]
         return {str(prompt): rows[numbers == i] for i, prompt in judged}
 
+    def area(self, name: str) -> Area:
+        """Return what a finding about a group is about."""
+        return Area(f"prompt {quoted(name)}" if self.by_prompt else name)
+
     def note(self) -> str:
         """Return a note on the prompts that cannot raise alerts; "" if all can."""
         if not self.left_out:
@@ -188,6 +192,7 @@ class PromptChanges:
         epochs: of the best.
         errors: the largest standard error so far.
         standing: prompts that are worse at the last evaluation and the one before, the surest first, then the largest.
+        recovered: prompts that were among these until the last evaluation.
     """
 
     def __init__(self, *, highest: bool) -> None:
@@ -197,6 +202,7 @@ class PromptChanges:
         self.epochs: dict[str, float] = {}
         self.errors: dict[str, float] = {}
         self.standing: list[Change] = []
+        self.recovered: list[str] = []
         self._degradations = DegradationDetector()
 
     def update(self, found: Mapping[str, Estimate], epoch: float, limit: float = math.inf) -> list[Change]:
@@ -212,6 +218,7 @@ class PromptChanges:
         # a new one, since what a commit that fails puts back does not reach into it
         self._degradations = copy.deepcopy(self._degradations)
         new = self._degradations.update(scores, self._far(found, limit))
+        self.recovered = self._degradations.recovered
         changes = [
             Change(name, found[name].value, self.values[name], self.epochs[name], p[name])
             for name in self._degradations.standing()
@@ -320,7 +327,7 @@ class PromptMeasure:
             return []
         first, specs = changes[0], self.specs(groups)
         their, the = ("its", "its") if groups.by_prompt else ("their", "the")
-        area = Area(f"prompt {quoted(first.prompt)}" if groups.by_prompt else first.prompt)
+        area = groups.area(first.prompt)
         verdict = self.verdict.format(their=their)
         text = (
             f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {the} "

@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from genmonitor._io import write_json
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.text import text_encoder
+from genmonitor.evaluation.data.compared_sets import RangeNotes, check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.findings import Finding, recovered
 from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptGroups, PromptMeasure
-from genmonitor.evaluation.results import EvaluationT, FitReport
+from genmonitor.evaluation.results import EvaluationT, FitReport, Record
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
@@ -75,7 +77,8 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         encoder = _prompt_encoder(prompt_encoder, self._by_prompt)
         self._prompt_encoder = FrozenEncoder("prompt_encoder", encoder, batch_size)
         self._given_kernels = kernels
-        self._prompt_rows = self._no_features = torch.empty(0, 0)
+        self._prompt_rows = self._no_features = self._real_probe = torch.empty(0, 0)
+        self._range = RangeNotes()
         self._restart()
 
     def _restart(self) -> None:
@@ -116,7 +119,8 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         """
         if subset is not None:
             self._value_range = subset.value_range()
-            notes += subset.range_notes(probe, self._resumed)
+            found = check_value_range(subset.probe, probe, self._resumed)
+            self._real_probe, self._range.said, notes = subset.probe, bool(found), notes + found
         # rank zero's, since a dataset may differ between processes: they must agree on whether to start over
         signature = comm.broadcast(None if subset is None else subset.signature())
         comparable = signature is None or not self._data or self._data == signature
@@ -134,6 +138,12 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
             first, device = range(min(MEDIAN_SAMPLES, len(subset))), self._no_features.device
             self.kernel = comm.from_rank_zero(lambda: self.kernel.resolved(self._encode(subset.read(first).to(device))))
         return FitReport(notes, comparable)
+
+    def _standing(self, record: Record) -> list[Finding]:
+        """Return findings about the prompts that are worse than at their best, and those that no longer are."""
+        keys = {name: spec.key for name, spec in self.measure.specs(self._groups).items()}
+        over = [recovered(self._groups.area(name), keys.get(name)) for name in self._changes.recovered]
+        return [*self.measure.findings(self._changes.standing, record, self._groups), *over]
 
     def _encode(self, images: Tensor) -> Tensor:
         """Return features of images on their device, [0, d] of none."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from genmonitor._formatting import format_distance, format_p, format_ratio
-from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change
+from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change, recovered
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.permutation import MIN_SAMPLES
@@ -115,11 +115,7 @@ class RegionFindings:
 
     def recovered(self, region: str) -> Finding:
         """Return the finding that a region which got worse is no longer far from its best: its alert is over."""
-        area = self.area(region)
-        key = next(iter(self.values.distance.values()))[region]
-        return Finding(
-            f"{area} has recovered: it is no longer far worse than at its best.", area, "recovered", key, True
-        )
+        return recovered(self.area(region), next(iter(self.values.distance.values()))[region])
 
     def _change(self, records: Records, key: str, best: Mapping[str, float]) -> str:
         """Return a distance and its best in words; the best of the records where another run's is not known."""

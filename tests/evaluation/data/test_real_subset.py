@@ -50,12 +50,6 @@ def test_real_subset_refuses_a_single_image():
         subset(1, 7)
 
 
-def test_real_subset_notes_another_scale():
-    real = subset(200, 100)
-    assert real.range_notes(real.read(range(5))) == ()
-    assert "negative" in real.range_notes(-real.read(range(5)))[0]
-
-
 IMAGES, LABELS, TEXTS = torch.zeros(3, 1, 8, 8), torch.tensor([7, 3, 7]), ["a", "b", "a"]
 
 
