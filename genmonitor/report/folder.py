@@ -56,7 +56,7 @@ class RunFolder:
         """
         written = {}
         for name, figure in figures.items():
-            written[name] = self._file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.png")
+            written[name] = self.file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.png")
             atomic_write(written[name], figure if isinstance(figure, bytes) else render(figure))
         return written
 
@@ -69,8 +69,8 @@ class RunFolder:
         """
         if shown is not None:
             stem = file_stem(f"{prefix}/{name}", step, epoch)
-            atomic_write(self._file(f"{stem}.webp"), encode_strip(shown))
-            write_json(self._file(f"{stem}.json"), describe_strip(shown))
+            atomic_write(self.file(f"{stem}.webp"), encode_strip(shown))
+            write_json(self.file(f"{stem}.json"), describe_strip(shown))
 
     def write_artifacts(self, write: Callable[[Path], None]) -> None:
         """Write the files that an evaluator's manifests refer to: `write` is told the folder."""
@@ -111,7 +111,7 @@ class RunFolder:
             "declared": [spec.to_dict() for spec in declared],
             "findings": [finding.to_dict() for finding in findings],
         }
-        path = self._file(run_file(prefix))
+        path = self.file(run_file(prefix))
         write_json(path, content)
         return path
 
@@ -136,7 +136,7 @@ class RunFolder:
         before = self._mine(prefix)
         files = own_files(aside)
         for file in files:
-            os.replace(file, self._file(file.name))
+            os.replace(file, self.file(file.name))
         for path in before:
             if path.name not in {file.name for file in files}:
                 path.unlink(missing_ok=True)
@@ -146,7 +146,8 @@ class RunFolder:
         prefixes = {match[1] for path in files if (match := RUN.fullmatch(path.name))} | {safe(prefix)}
         return [path for path in files if owner(path, prefixes) == safe(prefix)]
 
-    def _file(self, name: str) -> Path:
+    def file(self, name: str) -> Path:
+        """Return the path of a file, in a folder that is there."""
         self.path.mkdir(parents=True, exist_ok=True)
         return self.path / name
 

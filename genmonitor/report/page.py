@@ -21,7 +21,7 @@ from genmonitor.functional.diagnosis import KINDS
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.files import FOLDER, HISTORY, REPORT
 from genmonitor.report.pictures import Pictures
-from genmonitor.report.run import MonitorRun, NamedTable, Note, Run, read_run
+from genmonitor.report.run import MonitorRun, Note, Run, read_run
 
 MAX_ALERTS = 5
 """That are shown at once, the latest first; the others are folded away."""
@@ -73,7 +73,7 @@ def _environment() -> Any:
 def _render(folder: Path, run: Run) -> str:
     pictures = Pictures(run.monitors)
     sections = [section(monitor, pictures) for monitor in run.monitors]
-    named = [NamedTable(f"{run.prefix} {x.name}", x.columns, x.rows) for run in run.monitors for x in run.tables]
+    tables = {f"{of.prefix} {name}": table for of in run.monitors for name, table in of.tables.items()}
     return str(
         _environment()
         .get_template("page.html")
@@ -87,7 +87,7 @@ def _render(folder: Path, run: Run) -> str:
             sections=sections,
             moments=_moments(sections),
             drawn=[x["drawn"] for x in sections],
-            tables=[table for table in named if not table.name.endswith(WHICH_IS_CLOSER)],
+            tables={name: table for name, table in tables.items() if not name.endswith(WHICH_IS_CLOSER)},
         )
     )
 
@@ -144,7 +144,7 @@ def section(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
         "alerts": [{**asdict(note), "end": end_of(run, note)} for note in run.notes if note.alert is not None],
         "count": len(run.records),
         "compared": run.compared,
-        "closer": next((x for x in run.tables if run.compared and x.name == WHICH_IS_CLOSER), None),
+        "closer": run.tables.get(WHICH_IS_CLOSER) if run.compared else None,
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
         "thumbnails": pictures.regions(run) if rows else {},

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from genmonitor._formatting import Band
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import MOMENT, Record
+from genmonitor.evaluation.results import MOMENT, Record, Table
 from genmonitor.evaluation.values import ValueSpec, by_key, lookup
 from genmonitor.partition import PixelPartition
 from genmonitor.report.files import BY_EPOCH, FOLDER, RUN, own_files, owner, safe
@@ -39,15 +39,6 @@ class Note:
     epoch: float | None = None
     step: float | None = None
     alert: str | None = None
-
-
-@dataclass(frozen=True)
-class NamedTable:
-    """A table of text and numbers."""
-
-    name: str
-    columns: list[Any]
-    rows: list[list[Any]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,7 @@ class MonitorRun:
         findings: of the last evaluation, the one to look at first.
         baseline: low, median and high of what real images get, by the name of the value.
         notes: the oldest first.
-        tables: of the last evaluation.
+        tables: of the last evaluation, by name.
         pictures: by name, the oldest first.
         strips: images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
         partition: None for a monitor without regions.
@@ -109,7 +100,7 @@ class MonitorRun:
     findings: Sequence[Finding]
     baseline: Mapping[str, Band]
     notes: Sequence[Note]
-    tables: Sequence[NamedTable]
+    tables: Mapping[str, Table]
     pictures: Mapping[str, list[Picture]] = field(default_factory=dict)
     strips: Mapping[str, list[Strip]] = field(default_factory=dict)
     partition: PixelPartition | None = None
@@ -149,7 +140,7 @@ class MonitorRun:
                 [Finding.from_dict(x) for x in findings],
                 _bands(content.get("baseline", {})),
                 [Note(**note) for note in notes],
-                [NamedTable(name, list(x["columns"]), list(map(list, x["rows"]))) for name, x in tables.items()],
+                {name: Table(list(x["columns"]), list(map(list, x["rows"]))) for name, x in tables.items()},
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error

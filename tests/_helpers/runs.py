@@ -37,7 +37,7 @@ def manifests(folder, prefix="cms"):
 
 def table_rows(folder, prefix, name):
     """Return the rows of a table of a run as dictionaries."""
-    (table,) = (one for one in MonitorRun.read(folder / f"{prefix}_run.json").tables if one.name == name)
+    table = MonitorRun.read(folder / f"{prefix}_run.json").tables[name]
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 

@@ -185,7 +185,7 @@ def test_compare_removes_what_an_earlier_one_left(comparing, sets, genmonitor, t
     names = [sets / name for name in ("real.npy", "fake.npz")]
     assert genmonitor("compare", *names, "--partition", sets / "columns.npz", "--out", tmp_path)[0] == 0
     assert pictures_on(folder / "report.html") == {"diagnosis", "single samples", "clusters over average"}
-    assert MonitorRun.read(folder / "cms_run.json").tables == []
+    assert MonitorRun.read(folder / "cms_run.json").tables == {}
 
 
 def test_compare_shows_each_region_beside_its_name(comparing, sets):

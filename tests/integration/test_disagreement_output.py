@@ -107,7 +107,7 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
         "report.html",
     }
     run = MonitorRun.read(folder / "disagreement_run.json")
-    (table,), manifest = run.tables, run.manifest
+    (table,), manifest = run.tables.values(), run.manifest
     assert table.columns == ["prompt", "part", "p"]
     assert table.rows[0] == [PROMPTS[CHANGED], pytest.approx(1, abs=0.01), "p = 0.001"]
     assert run.records == monitor.history

@@ -12,7 +12,7 @@ from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import RunFolder
 from genmonitor.report.folder import free_folder
 from genmonitor.report.pictures import render
-from genmonitor.report.run import MonitorRun, NamedTable, Note, read_run
+from genmonitor.report.run import MonitorRun, Note, read_run
 
 
 def names(folder):
@@ -91,13 +91,13 @@ def test_run_is_read_as_it_was_written(tmp_path):
     }
     assert (run.findings, run.baseline, list(run.values.values())) == ([finding], {"image": (0.1, 0.2, 0.3)}, VALUES)
     assert run.notes == [Note(**note) for note in notes]
-    assert run.tables == [NamedTable("prompts", ["prompt"], [["a cat"]])]
+    assert run.tables == {"prompts": Table(["prompt"], [["a cat"]])}
 
 
 def test_pictures_in_a_table_are_left_out(tmp_path):
     table = Table(["prompt", "samples", "share"], [["a cat", np.zeros((2, 2, 3), np.uint8), 0.5]])
     run = MonitorRun.read(written(RunFolder(tmp_path), tables={"prompts": table}))
-    assert run.tables == [NamedTable("prompts", ["prompt", "share"], [["a cat", 0.5]])]
+    assert run.tables == {"prompts": Table(["prompt", "share"], [["a cat", 0.5]])}
 
 
 def test_write_report_writes_the_page_of_the_folder(tmp_path):

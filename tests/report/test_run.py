@@ -14,7 +14,8 @@ from _helpers.runs import (
     write_picture,
 )
 
-from genmonitor.report.run import MonitorRun, NamedTable, Note, find_folder, read_run
+from genmonitor.evaluation.results import Table
+from genmonitor.report.run import MonitorRun, Note, find_folder, read_run
 
 
 def test_find_folder_takes_the_run_or_the_folder_itself(tmp_path):
@@ -57,9 +58,9 @@ def test_read_run_keeps_monitors_apart(tmp_path):
     folder = make_run(tmp_path)
     add_diversity(folder, ["a cat", "a dog"], evaluations=2)
     cms, diversity = read_run(folder).monitors
-    assert (len(cms.records), cms.partition, cms.tables) == (3, PARTITION, [])
+    assert (len(cms.records), cms.partition, cms.tables) == (3, PARTITION, {})
     assert (len(diversity.records), diversity.partition) == (2, None)
-    assert diversity.tables == [NamedTable("table", ["prompt"], [["a cat"], ["a dog"]])]
+    assert diversity.tables == {"table": Table(["prompt"], [["a cat"], ["a dog"]])}
 
 
 def test_read_run_keeps_prefixes_apart_that_begin_alike(tmp_path):
