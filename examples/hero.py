@@ -25,7 +25,7 @@ from torch import Tensor
 from genmonitor.evaluation import (
     Finding,
     History,
-    ReferenceImages,
+    ImageSet,
     RegionEvaluator,
     RegionSettings,
     Samples,
@@ -80,7 +80,7 @@ def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Ten
     known, held_out = training.images[:900], training.images[900:]
     settings = RegionSettings(n_clusters=5, n_samples=len(held_out), diagnose_every=1)
     evaluator, comm = RegionEvaluator(settings), SingleProcess()
-    evaluator.fit(ReferenceImages(training=known, validation=validation.images), held_out[:16], comm)
+    evaluator.fit(ImageSet.of_training(known, validation.images), held_out[:16], comm)
     history: History = []
     alerts: list[tuple[int, Finding]] = []
     for epoch in range(EPOCHS):

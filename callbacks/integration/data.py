@@ -17,8 +17,7 @@ from genmonitor.callbacks.integration.compat import (
     training_dataloaders,
     validation_dataloaders,
 )
-from genmonitor.evaluation.data.images import ImageKey, ImageSource, sampled_indices
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageKey, ImageSet, sampled_indices
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.distributed import Collective
 
@@ -33,7 +32,7 @@ def reference_images(
     comm: Collective,
     progress: Progress = no_progress,
     inform: Callable[[str], Any] = lambda text: None,
-) -> ReferenceImages:
+) -> ImageSet:
     """Return the real images that the user gave, or else those of the Trainer; every process calls it.
 
     Raises:
@@ -42,7 +41,7 @@ def reference_images(
     """
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
-        return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
+        return ImageSet(real_images, image_key, with_index=with_index)
     trained_on, held_out = training_dataloaders(trainer), validation_dataloaders(trainer)
     training = find_loader(trained_on, image_key, "training", inform)
     validation = find_loader(held_out, image_key, "validation", inform) if _have_batches(held_out) else None
@@ -54,7 +53,7 @@ def reference_images(
         check_split((training, validation), before, comm)
     if is_loader_key(trained_on, image_key):
         image_key = None
-    return ReferenceImages(training=training, validation=validation, image_key=image_key, with_index=with_index)
+    return ImageSet.of_training(training, validation, image_key, with_index=with_index)
 
 
 def validates(trainer: pl.Trainer) -> bool:
@@ -139,7 +138,7 @@ def _has_images(loader: Any, image_key: ImageKey) -> bool:
     if is_stream(loader):
         return True
     try:
-        ImageSource(loader, image_key, "the data").read([0])
+        ImageSet(loader, image_key, "the data").read([0])
     except Exception:  # a callable `image_key` may raise anything
         return False
     return True

@@ -24,9 +24,8 @@ from genmonitor.cli.inputs.encoding import (
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
@@ -132,7 +131,7 @@ def _measure(
     evaluator, comm = _evaluator(args, sets, prompts), current_processes()
     samples = as_samples(sets[0], default_device())
     others = as_samples(sets[1], default_device(), first=len(sets[0]))
-    evaluator.fit(ReferenceImages(given=others.images.cpu()), samples.images[:PROBE], comm, progress)
+    evaluator.fit(ImageSet(others.images.cpu()), samples.images[:PROBE], comm, progress)
     evaluator.take_first_samples(others.of_rank(comm), comm)
     found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
     first, second = _titles(sets)
@@ -254,7 +253,7 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})
 
 
-def _drawn_modes(found: Disagreement, images: tuple[ImageSource, ImageSource]) -> list[ModePrompts]:
+def _drawn_modes(found: Disagreement, images: tuple[ImageSet, ImageSet]) -> list[ModePrompts]:
     """Return the largest modes of either sign with the images of both sides that show them."""
 
     def sides(mode: Mode) -> PromptSides:

@@ -24,8 +24,8 @@ from genmonitor.cli.inputs.encoding import (
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
@@ -128,7 +128,7 @@ def _measure(
         prefix=NAME,
     )
     samples = as_samples(outputs, default_device())
-    reference = ReferenceImages(given=as_samples(real[0], default_device()).images.cpu() if real else None)
+    reference = ImageSet(as_samples(real[0], default_device()).images.cpu() if real else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         evaluator.fit(reference, samples.images[:PROBE], comm, progress)

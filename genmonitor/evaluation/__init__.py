@@ -3,19 +3,18 @@
 
 Example:
     >>> import torch
-    >>> from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, evaluate_images
+    >>> from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, evaluate_images
     >>> images = torch.rand(80, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     >>> evaluator = RegionEvaluator(RegionSettings(n_clusters=2, n_samples=20, n_cluster_images=40))
     >>> generated = Samples(images[:20], torch.arange(20))
-    >>> evaluation = evaluate_images(evaluator, ReferenceImages(given=images[20:]), generated)
+    >>> evaluation = evaluate_images(evaluator, ImageSet(images[20:]), generated)
     >>> 0 < evaluation.values["image"] <= 1
     True
 """
 
 from genmonitor._io import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.comparison import Comparison, compare
-from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.distributed import Collective, SingleProcess
@@ -44,10 +43,9 @@ __all__ = [
     "Finding",
     "FitReport",
     "History",
+    "ImageSet",
     "Presenter",
     "Progress",
-    "RealSubset",
-    "ReferenceImages",
     "RegionEvaluator",
     "RegionSettings",
     "Sampler",

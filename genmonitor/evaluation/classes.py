@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import prompts_of
 from genmonitor.evaluation.diagnosis import diagnose
@@ -117,30 +117,26 @@ def checked_labels(
     return sides["fake_labels"].values, sides["real_labels"].values
 
 
-def real_labels(source: ImageSource, indices: Sequence[int], prompts: Prompts, n: int) -> list[Any]:
+def real_labels(real: ImageSet, prompts: Prompts, n: int) -> list[Any]:
     """Return the prompt of each real image, None for one that is not generated for.
 
     Args:
-        source: real images, whose batches hold their prompts.
-        indices: of those that generated images are compared with.
+        real: images that generated ones are compared with, whose batches hold their prompts.
         prompts: of the generated images.
         n: generated images.
 
     Returns:
         A prompt or None for each; [] where they have none, or too few of any to be compared.
     """
-    try:
-        labels = prompts_of(source, indices, prompts.are_labels)
-    except ValueError:
-        return []
-    real, fake = Counter(labels), Counter(prompts.named(range(n)))
-    enough = any(min(real[x], count) >= MIN_SAMPLES for x, count in fake.items())
-    return [x if x in fake else None for x in labels] if enough else []
+    labels = prompts_of(real, range(len(real)), prompts.are_labels)
+    of_real, of_fake = Counter(labels), Counter(prompts.named(range(n)))
+    enough = any(min(of_real[x], count) >= MIN_SAMPLES for x, count in of_fake.items())
+    return [x if x in of_fake else None for x in labels] if enough else []
 
 
 def compare_classes(
-    fake: ImageSource | Tensor,
-    real: ImageSource | Tensor,
+    fake: ImageSet | Tensor,
+    real: ImageSet | Tensor,
     fake_labels: Sequence[Any],
     real_labels: Sequence[Any],
     device: torch.device | None = None,
@@ -187,7 +183,7 @@ def compare_classes(
     return tuple(results)
 
 
-def _rows(of: ImageSource | Tensor, indices: Tensor) -> Tensor:
+def _rows(of: ImageSet | Tensor, indices: Tensor) -> Tensor:
     return of[indices.to(of.device)] if isinstance(of, Tensor) else of.read(indices)
 
 

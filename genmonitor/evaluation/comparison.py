@@ -17,8 +17,7 @@ from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, plain
 from genmonitor.evaluation import classes as by_class
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
-from genmonitor.evaluation.data.images import ImageSource
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
@@ -295,7 +294,7 @@ def compare(
     of, comm = _checked_settings(settings), comm or SingleProcess()
     device = torch.device(device or (plain(fake).device if isinstance(fake, Tensor) else "cpu"))
     given = {"real": real, "fake": fake} | ({} if other is None else {"other": other})
-    sets = {name: ImageSource(images, name=f"`{name}`") for name, images in given.items()}
+    sets = {name: ImageSet(images, name=f"`{name}`") for name, images in given.items()}
     real = sets.pop("real")
     with comm.all_ranks_or_none():
         for name, images in sets.items():
@@ -312,24 +311,23 @@ def compare(
         classes = by_class.compare_classes(sets["fake"], real, *labels, device, seed=of.seed, aligned=of.aligned)
     evaluator = RegionEvaluator(replace(of, n_samples=n - n % (of.block_size or 1)))
     # the same of two sets of one size, which may be paired
-    chosen = {name: _choose(len(images), evaluator.n_samples, of.seed) for name, images in sets.items()}
-    reference = ReferenceImages(given=real, name="the set of real images")
-    report = evaluator.fit(reference, sets["fake"].read(chosen["fake"][:PROBE]).to(device), comm, progress)
+    chosen = {name: images.subset(_choose(len(images), evaluator.n_samples, of.seed)) for name, images in sets.items()}
+    probe = chosen["fake"].first(PROBE).to(device)
+    report = evaluator.fit(ImageSet(real, name="the set of real images"), probe, comm, progress)
     if train is not None and comm.rank == 0:  # which looks for them
         evaluator.look_for_copies_of(train)
     evaluations = []
-    for name, images in sets.items():
+    for name, images in chosen.items():
         mine = comm.rank_indices(evaluator.n_samples)
-        indices = chosen[name][mine.start : mine.stop]
         with comm.all_ranks_or_none():
-            samples = Samples(images.read(indices, progress).to(device), indices)
+            samples = Samples(images.read(mine, progress).to(device), torch.tensor(images.indices)[mine])
         evaluations.append(evaluate_fitted(evaluator, samples, of.seed, comm))
         notes += [note if other is None else f"of `{name}`, {note}" for note in evaluations[-1].notes]
     return Comparison(
         tuple(sets),
         evaluator,
         tuple(evaluations),
-        tuple(images.read(chosen[name][:SHOWN]) for name, images in sets.items()),
+        tuple(images.first(SHOWN) for images in chosen.values()),
         _differences(evaluations, paired),
         len(real),
         evaluator.n_samples,
@@ -349,8 +347,8 @@ def _checked_settings(settings: RegionSettings | None) -> RegionSettings:
     return replace(settings or RegionSettings(), diagnose_every=1)
 
 
-def _choose(count: int, n: int, seed: int) -> Tensor:
-    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:n]
+def _choose(count: int, n: int, seed: int) -> list[int]:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:n].tolist()
 
 
 def _differences(evaluations: Sequence[RegionEvaluation], paired: bool) -> dict[str, dict[str, float]] | None:

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.frozen import Encoder
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset_by_prompt
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.real_subset import PromptKey, subset_by_prompt
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
@@ -80,13 +80,11 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         self._changed: Ranked = []
         self._distances: PromptDistances | None = None
 
-    def fit(
-        self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
-    ) -> FitReport:
+    def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Encode the prompts, fix the kernels' gammas, and encode real images where they are the reference."""
         self._encode_prompts(probe)
         shape = tuple(probe.shape[1:])
-        subset: RealSubset | None
+        subset: ImageSet | None
         if self.reference == "data":
             subset, notes = subset_by_prompt(
                 real, self.prompt_key, self.prompts, self.n_samples, self.seed, shape, comm, progress
@@ -222,16 +220,14 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         super().forget()
         self._reference, self._changed, self._distances = NO_SAMPLES, [], None
 
-    def _choose_for_gamma(
-        self, real: ReferenceImages, shape: tuple[int, ...]
-    ) -> tuple[RealSubset | None, tuple[str, ...]]:
+    def _choose_for_gamma(self, real: ImageSet, shape: tuple[int, ...]) -> tuple[ImageSet | None, tuple[str, ...]]:
         """Choose any real images, where a kernel takes its gamma from them."""
         if self.kernel.gamma is not None or not self.kernel.takes_gamma:
             return None, ()
         try:
-            return RealSubset.at_random(real, self.n_samples, self.seed, shape), ()
+            return real.to_compare(self.n_samples, self.seed, shape), ()
         except ValueError as error:
-            if real.given is not None:
+            if real.required:
                 raise
             return None, (f"there are no real images to take the kernel's gamma from. {error}".removesuffix("."),)
 

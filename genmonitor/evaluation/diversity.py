@@ -26,8 +26,8 @@ from genmonitor.evaluation.classes import (
     smallest_p,
     with_classes,
 )
-from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.evaluation.data.real_subset import prompts_of
 from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
@@ -112,9 +112,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """Scendi, Vendi and RKE, once fitted."""
         return require_fitted(self._metric, type(self).__name__)
 
-    def fit(
-        self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
-    ) -> FitReport:
+    def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Encode the prompts, fix the kernels' gammas, and encode real images where there are any."""
         self._encode_prompts(probe)
         subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
@@ -134,8 +132,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             if self._share_a_space:
                 self._real_clip_score = self._clip_score_of(subset, real_features, comm)
             if self._groups.by_prompt:
-                given = subset.source, subset.chosen, self._by_prompt, self.n_samples
-                self._real_labels, self._labeled = comm.from_rank_zero(lambda: real_labels(*given)), of_all
+                self._real_labels = comm.from_rank_zero(lambda: real_labels(subset, self._by_prompt, self.n_samples))
+                self._labeled = of_all
                 if not self._real_labels:
                     report = replace(report, messages=(*report.messages, NO_LABELS))
         if self.extra_metrics is not None:
@@ -304,7 +302,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         labels = self._by_prompt.named(range(len(outputs))), self._real_labels
         return compare_classes(outputs, self._labeled, *labels, outputs.device, self.seed, at_most=0)
 
-    def _clip_score_of(self, subset: RealSubset, features: Tensor, comm: Collective) -> float | None:
+    def _clip_score_of(self, subset: ImageSet, features: Tensor, comm: Collective) -> float | None:
         """Return CLIPScore of all real images with their captions, None where they have none.
 
         Args:
@@ -314,7 +312,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """
         cosines = torch.empty(0, dtype=torch.float64, device=features.device)
         with comm.all_ranks_or_none():
-            if captions := subset.captions(comm.rank_indices(len(subset))):
+            if captions := prompts_of(subset, comm.rank_indices(len(subset)), labels=False):
                 texts = self._prompt_encoder(captions).to(features)
                 cosines = torch.nn.functional.cosine_similarity(features.double(), texts.double())
         cosines = comm.gather_rows(cosines)
@@ -339,16 +337,16 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _calibration_file(self) -> str:
         return f"{self.prefix}_w1kp_calibration.pt"
 
-    def _choose_real(self, real: ReferenceImages, shape: tuple[int, ...]) -> tuple[RealSubset | None, tuple[str, ...]]:
+    def _choose_real(self, real: ImageSet, shape: tuple[int, ...]) -> tuple[ImageSet | None, tuple[str, ...]]:
         """Choose real images; those that were not given only where they would do."""
         try:
-            subset = RealSubset.at_random(real, self.n_samples, self.seed, shape)
+            subset = real.to_compare(self.n_samples, self.seed, shape)
             check_neighbors(len(subset), self.n_samples)
         except ValueError as error:
-            if real.given is not None:
+            if real.required:
                 raise
             return None, (f"precision, recall, density and coverage are not measured. {error}".removesuffix("."),)
-        return subset, real.notes() + subset.notes(self.n_samples)
+        return subset, subset.notes(self.n_samples) + subset.reading_notes()
 
     def _check_size(self) -> None:
         """Refuse features whose covariance would take minutes to decompose."""

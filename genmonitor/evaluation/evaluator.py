@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from genmonitor._io import Progress, no_progress
 from genmonitor._stop import StopEvaluation, told_to_stop
 from genmonitor._validation import check_prefix
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter, Samples
@@ -120,9 +120,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
     # the evaluation
 
     @abstractmethod
-    def fit(
-        self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
-    ) -> FitReport:
+    def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Fix what stays fixed for a run, or keep what a saved state fixed. Every process calls it.
 
         Args:
@@ -290,7 +288,7 @@ def commit_evaluation(
 
 def evaluate_images(
     evaluator: Evaluator[EvaluationT],
-    real: ReferenceImages,
+    real: ImageSet,
     samples: Samples,
     seed: int = 0,
     progress: Progress = no_progress,

@@ -27,8 +27,9 @@ from genmonitor.evaluation.classes import (
     with_classes,
 )
 from genmonitor.evaluation.data.compared_sets import RangeNotes, check_value_range
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, chosen_patch_size, cka_work
+from genmonitor.evaluation.data.reference import RealSplit, chosen_patch_size, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
@@ -163,9 +164,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """What real images get in place of generated ones, by value; empty before it is known."""
         return {} if self._regions is None else self._regions.baseline
 
-    def fit(
-        self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
-    ) -> FitReport:
+    def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Find gamma, regions and baseline, or keep what a saved state fixed for the same images."""
         messages: tuple[str, ...] = ()
         split = self._finder.split(real)
@@ -179,7 +178,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
                 "used with different images before: clusters, baseline and curves start over, since old and new "
                 "values cannot be compared"
             )
-        first = split.compared.read(split.for_comparison[: len(probe)])
+        first = split.comparison.first(len(probe))
         notes += self._check_images(probe, first)
         if self._regions is None:
             with self._threads(probe, cka_work(CLUSTERED, tuple(probe.shape[1:]), self.settings.patch_size)):
@@ -193,7 +192,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if self.prompts is not None and not self._real_labels:
             messages += (NO_LABELS,)
         self._fitted = Fitted.of(self._regions, self._finder, split, probe, comm)
-        size = min(len(split.for_comparison), self.n_samples)
+        size = min(len(split.comparison), self.n_samples)
         needs = {"no p-values: they need": MIN_SAMPLES, "no diagnosis: it needs": DIAGNOSED}
         notes += [f"{what} at least {least} images on each side" for what, least in needs.items() if size < least]
         return FitReport(tuple(notes), comparable, messages)
@@ -417,7 +416,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def _find_labels(self, split: RealSplit) -> list[Any]:
         if self.prompts is None:
             return []
-        return real_labels(split.compared, split.for_comparison, self.prompts, self.n_samples)
+        return real_labels(split.comparison, self.prompts, self.n_samples)
 
     def _compare_classes(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> tuple[ClassResult, ...]:
         assert self.prompts is not None  # whose labels these are

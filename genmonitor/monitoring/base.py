@@ -17,8 +17,7 @@ from genmonitor._html import heading_html, png_html, values_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._stop import StopEvaluation, stops_alone, stops_when
 from genmonitor._validation import NotFiniteError, check_bool, check_callable, check_one_of
-from genmonitor.evaluation.data.images import ImageKey
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageKey, ImageSet
 from genmonitor.evaluation.distributed import Collective, FailedElsewhereError
 from genmonitor.evaluation.evaluator import (
     PROBE,
@@ -174,7 +173,7 @@ class Monitor:
     # what subclasses call; every process does
 
     def _fit_evaluator(
-        self, real: ReferenceImages, model: SampledModel, comm: Collective, progress: Progress = no_progress
+        self, real: ImageSet, model: SampledModel, comm: Collective, progress: Progress = no_progress
     ) -> None:
         """Fit the evaluator to real images and some samples, and say what it has to say."""
         device = evaluation_device(self.evaluate_on, model.device, comm)
@@ -188,7 +187,7 @@ class Monitor:
             # a run that goes on was configured well: its evaluations will tell that the generator has broken
             probe = self.sampler.draw(model, first, progress, repair=True)
         if not len(probe):  # nobody drew any yet: real ones stand for them
-            probe = real.compared().read(first).to(model.device)
+            probe = real.compared.first(len(first)).to(model.device)
         self.evaluator.reuse(self.publisher.earlier)
         report = self.evaluator.fit(real, probe.to(device), comm, progress)
         for message in report.messages:

@@ -18,8 +18,7 @@ from torch.optim import Optimizer
 from genmonitor._io import Progress, no_progress, terminal_progress, warn
 from genmonitor._validation import check_at_least, check_bool, check_positive
 from genmonitor.encoders.frozen import check_not_shared
-from genmonitor.evaluation.data.images import ImageSource
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.distributed import (
     Collective,
@@ -120,7 +119,7 @@ class LoopMonitor(Monitor):
             raise ValueError("Expected `real_images`, a Dataset, DataLoader or tensor, but got None.")
         for name, data in (("`real_images`", real_images), ("`validation_images`", validation_images)):
             if data is not None and not is_stream(data):
-                _check_images(ImageSource(data, self.image_key, name))
+                _check_images(ImageSet(data, self.image_key, name))
         self.folder, self.validation_images = Path(folder).absolute(), validation_images
         self.optimizers = _optimizers(optimizers)
         given = loggers if isinstance(loggers, (list, tuple)) else [loggers]
@@ -242,14 +241,11 @@ class LoopMonitor(Monitor):
             self.publisher.publish_fit(self.evaluator, self.values, self.history)
         self._fitted, self._resumed = True, False
 
-    def _real(self, comm: Collective) -> ReferenceImages:
+    def _real(self, comm: Collective) -> ImageSet:
         with_index = streams_taken(self.image_key, comm, _progress(comm))
         if self.validation_images is None:
-            return ReferenceImages(given=self.real_images, image_key=self.image_key, with_index=with_index)
-        training, validation = self.real_images, self.validation_images
-        return ReferenceImages(
-            training=training, validation=validation, image_key=self.image_key, with_index=with_index
-        )
+            return ImageSet(self.real_images, self.image_key, with_index=with_index)
+        return ImageSet.of_training(self.real_images, self.validation_images, self.image_key, with_index=with_index)
 
     @contextmanager
     def _isolated(self, model: SampledModel, comm: Collective, ema: Any = None) -> Iterator[None]:
@@ -297,7 +293,7 @@ def _optimizers(given: Any) -> list[Any]:
     return several
 
 
-def _check_images(source: ImageSource) -> None:
+def _check_images(source: ImageSet) -> None:
     """Refuse data without images before time was spent."""
     try:
         source.read([0])

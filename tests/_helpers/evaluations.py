@@ -12,7 +12,7 @@ from genmonitor.evaluation import (
     DisagreementSettings,
     DiversityEvaluator,
     DiversitySettings,
-    ReferenceImages,
+    ImageSet,
     RegionEvaluator,
     RegionSettings,
     Samples,
@@ -104,8 +104,8 @@ def disagreement_evaluator(prompts=range(3), **settings):
 
 
 def fit(evaluator, real, probe, comm=None):
-    """Fit an evaluator to real images: a tensor, a dataset or ReferenceImages; return the report."""
-    reference = real if isinstance(real, ReferenceImages) else ReferenceImages(given=real)
+    """Fit an evaluator to real images: a tensor, a dataset or ImageSet; return the report."""
+    reference = real if isinstance(real, ImageSet) else ImageSet(real)
     return evaluator.fit(reference, probe[:PROBE], comm or SingleProcess())
 
 

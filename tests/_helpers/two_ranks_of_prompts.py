@@ -11,7 +11,7 @@ from genmonitor.encoders import image_encoder, text_encoder
 from genmonitor.evaluation import (
     DiversityEvaluator,
     DiversitySettings,
-    ReferenceImages,
+    ImageSet,
     Samples,
     SingleProcess,
     run_evaluation,
@@ -48,7 +48,7 @@ def evaluated(folder: Path, comm: Collective) -> dict[str, Any]:
     )
     images, mine = noise(N, seed=2), torch.tensor(comm.rank_indices(N))
     images[2::3] *= 0.2
-    evaluator.fit(ReferenceImages(given=Captioned()), images[:8], comm)
+    evaluator.fit(ImageSet(Captioned()), images[:8], comm)
     _, found = run_evaluation(evaluator, lambda: Samples(images[mine], mine), comm, 0)
     assert found.followed is not None
     return {

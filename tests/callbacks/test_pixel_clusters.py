@@ -36,7 +36,8 @@ from torch.utils.data import DataLoader
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
+from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.evaluation.data.reference import split_reference
 from genmonitor.evaluation.findings import headlines
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
@@ -167,11 +168,11 @@ def test_values_are_those_of_the_formula(tmp_path):
             reference(samples, monitor.evaluator.fitted.real, gamma, columns), rel=1e-5
         )
     training = digits(0, 300)
-    sources = ReferenceImages(training=runner.train_dataloader, validation=runner.val_dataloaders)
+    sources = ImageSet.of_training(runner.train_dataloader, runner.val_dataloaders)
     assert {tuple(image.flatten().tolist()) for image in real} <= {
         tuple(image.flatten().tolist()) for image in digits(300, 400)
     }
-    chosen = split_reference(sources, 200, 30, None, 0).for_clusters
+    chosen = split_reference(sources, 200, 30, None, 0).regions.indices
     squares = torch.cdist(training[chosen].flatten(1).double(), training[chosen].flatten(1).double()).square()
     upper = squares[tuple(torch.triu_indices(200, 200, 1))]
     assert gamma == pytest.approx(1 / float(upper.quantile(0.5)), rel=1e-9)

@@ -120,10 +120,10 @@ def test_a_pretrained_encoder_is_logged_along_with_cms_in_two_lines(tmp_path):
     folder = save_dinov2(tmp_path)
     features = FeatureMetrics(image_encoder(folder, value_range=(0, 1)), cache=tmp_path / "cache")
     evaluator = RegionEvaluator(RegionSettings(2, n_samples=110), extra_metrics={"dinov2": features})
-    from genmonitor.evaluation import ReferenceImages, Samples, run_evaluation
+    from genmonitor.evaluation import ImageSet, Samples, run_evaluation
 
     samples = Samples(FAKE, torch.arange(110))
-    evaluator.fit(ReferenceImages(given=images(400, 2)), FAKE[:16], SingleProcess())
+    evaluator.fit(ImageSet(images(400, 2)), FAKE[:16], SingleProcess())
     _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), seed=0)
     assert found.values["dinov2_fid"] > 0
     assert "dinov2_kid" in found.values

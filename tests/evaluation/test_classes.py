@@ -9,9 +9,8 @@ from torch.utils.data import Dataset, TensorDataset
 
 from genmonitor import PixelPartition, compare
 from genmonitor._formatting import format_p
-from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
+from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.classes import NO_LABELS, P_CLASS, ClassResult, class_finding, compare_classes
-from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.functional import two_sample_test_by_class
@@ -86,7 +85,7 @@ def test_a_fault_of_every_class_is_said_of_the_image_first():
 def test_labels_may_be_strings_and_classes_too_small_are_said():
     names = ["cat", "dog", "ant"]
     fake_labels = [names[i % 2] for i in range(295)] + ["ant"] * 5
-    found = compare_classes(ImageSource(FAKE), ImageSource(REAL), fake_labels, [names[i % 3] for i in range(600)])
+    found = compare_classes(ImageSet(FAKE), ImageSet(REAL), fake_labels, [names[i % 3] for i in range(600)])
     assert [(x.label, x.n_fake, x.n_real, x.p is None) for x in found] == [
         ("ant", 5, 200, True),
         ("cat", 148, 200, False),
@@ -97,7 +96,7 @@ def test_labels_may_be_strings_and_classes_too_small_are_said():
 
 def test_at_most_500_of_a_class_are_looked_at():
     many = torch.rand(700, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    (found,) = compare_classes(ImageSource(many[:90]), ImageSource(many[90:]), [1] * 90, [1] * 610)
+    (found,) = compare_classes(ImageSet(many[:90]), ImageSet(many[90:]), [1] * 90, [1] * 610)
     assert (found.n_fake, found.n_real) == (90, 500)
 
 
@@ -126,7 +125,7 @@ def along_a_training(data, prompts, *sets):
     """Evaluate sets of images, image i of prompt i modulo their number, in a run; return what `fit` said and each."""
     settings = RegionSettings(partition=SIDES, n_samples=300, diagnose_every=1)
     evaluator = RegionEvaluator(settings, prompts=Prompts(prompts))
-    report = evaluator.fit(ReferenceImages(given=data), FAKE[:16], SingleProcess())
+    report = evaluator.fit(ImageSet(data), FAKE[:16], SingleProcess())
     history, out = [], []
     for images in sets:
         evaluator.update(Samples(images, torch.arange(300)))

@@ -11,7 +11,7 @@ import torch
 from _helpers.evaluations import halves, measured
 
 from genmonitor import PixelPartition, diagnose
-from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
+from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
 
 
@@ -31,7 +31,7 @@ def fitted(**options):
     settings = {"diagnose_every": options.pop("diagnose_every", 1), "aligned": options.pop("aligned", True)}
     partition = PixelPartition.grid((4, 6), 1, 2)
     evaluator = RegionEvaluator(RegionSettings(partition=partition, n_samples=120, **settings), **options)
-    evaluator.fit(ReferenceImages(given=REAL), GOOD[:16], SingleProcess())
+    evaluator.fit(ImageSet(REAL), GOOD[:16], SingleProcess())
     return evaluator
 
 
@@ -294,6 +294,6 @@ def test_what_got_visibly_worse_is_said_at_once_and_first():
     assert findings[0].p == 0.001
     resumed = fitted(fault_models=[FADED])
     resumed.load_fit_state(evaluator.fit_state())
-    resumed.fit(ReferenceImages(given=REAL), GOOD[:16], SingleProcess())
+    resumed.fit(ImageSet(REAL), GOOD[:16], SingleProcess())
     assert evaluated(resumed, collapsed, list(history))[0].change.finding.text == findings[0].text
     assert evaluated(evaluator, halves(120, seed=2), history)[0].change.finding is None

@@ -20,8 +20,7 @@ from _helpers.evaluations import (
 from matplotlib.figure import Figure
 
 from genmonitor import CosineKernel, GaussianKernel
-from genmonitor.evaluation import DisagreementSettings, ReferenceImages, SingleProcess
-from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation import DisagreementSettings, ImageSet, SingleProcess
 from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL
@@ -30,7 +29,7 @@ from genmonitor.functional import prompt_split
 LABELS = torch.arange(24) % 3
 REAL = labeled(60)
 START, LATER = of_classes(LABELS, seed=1), of_classes(LABELS, seed=2)
-NO_REAL = ReferenceImages()
+NO_REAL = ImageSet()
 
 
 def changed(images, label=2):
@@ -230,7 +229,7 @@ def test_disagreement_n_samples_are_as_many_of_each_prompt(n_prompts, expected):
 
 def test_disagreement_kernel_takes_its_width_from_real_images():
     evaluator = fitted("start", kernel=GaussianKernel())
-    chosen = RealSubset.at_random(ReferenceImages(given=REAL), 24, 0, (1, 4, 4))
+    chosen = ImageSet(REAL).to_compare(24, 0, (1, 4, 4))
     assert evaluator.kernel == GaussianKernel().resolved(chosen.read(range(24)).flatten(1))
 
 

@@ -21,7 +21,7 @@ from torch import nn
 
 from genmonitor import PRDC, GaussianKernel, PixelCKA, PromptSplit, ScendiScore, VendiScore
 from genmonitor.encoders.feature_metrics import NEIGHBORS
-from genmonitor.evaluation import DiversitySettings, ReferenceImages, SingleProcess
+from genmonitor.evaluation import DiversitySettings, ImageSet, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError
 from genmonitor.functional import (
     W1KPCalibration,
@@ -38,7 +38,7 @@ from genmonitor.functional import (
 LABELS = torch.arange(24) % 3
 REAL = labeled(40).tensors[0]
 FAKE = of_classes(LABELS, seed=1)
-NO_REAL = ReferenceImages()
+NO_REAL = ImageSet()
 CALIBRATION = calibrate(REAL.flatten(1))
 
 

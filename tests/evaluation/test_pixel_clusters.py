@@ -14,8 +14,7 @@ from torchmetrics.aggregation import MeanMetric
 
 from genmonitor import CosineMeanSimilarity, PixelPartition
 from genmonitor.evaluation.bands import BANDS
-from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageSet, fingerprint
 from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
@@ -348,7 +347,7 @@ def test_region_fit_notes_that_too_few_images_have_no_diagnosis(n, noted):
 
 def test_region_fit_notes_that_training_images_give_no_level():
     evaluator = region_evaluator()
-    report = fit(evaluator, ReferenceImages(training=REAL), GOOD)
+    report = fit(evaluator, ImageSet.of_training(REAL, None), GOOD)
     assert any("so p-values may be too small or too large" in note for note in report.notes)
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from genmonitor.encoders import image_encoder, text_encoder
-from genmonitor.evaluation import ReferenceImages
+from genmonitor.evaluation import ImageSet
 
 COLORS = {"red": [1.0, 0, 0], "green": [0, 1.0, 0], "blue": [0, 0, 1.0]}
 PROMPTS = [f"a {name} thing" for name in COLORS]
@@ -63,7 +63,7 @@ def fitted(real=None, words=None, n=60):
     evaluator = diversity_evaluator(
         prompts=PROMPTS, n_samples=n, output_encoder=Paint(), prompt_encoder=words or Words()
     )
-    fit(evaluator, ReferenceImages() if real is None else real, painted(PROMPTS, n))
+    fit(evaluator, ImageSet() if real is None else real, painted(PROMPTS, n))
     return evaluator
 
 
@@ -111,7 +111,7 @@ def test_clip_score_is_that_of_transformers_own_model_and_preprocessing(tmp_path
     images = torch.randint(256, (12, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     encoders = {"output_encoder": image_encoder(tmp_path, (0, 1)), "prompt_encoder": text_encoder(tmp_path)}
     evaluator = diversity_evaluator(prompts=prompts, n_samples=12, **encoders)
-    fit(evaluator, ReferenceImages(), images / 255)
+    fit(evaluator, ImageSet(), images / 255)
     values = evaluate(evaluator, images / 255, []).values
     processor = transformers.CLIPProcessor.from_pretrained(tmp_path)
     inputs = processor(text=prompts, images=list(images), return_tensors="pt", padding=True)

@@ -9,7 +9,7 @@ from _helpers.changed_settings import CHANGED
 from _helpers.evaluations import measured
 from _helpers.modules import digits
 
-from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
+from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ def found(**settings):
     """Return the regions and the values of two evaluations of digits that are too dark."""
     evaluator, history = RegionEvaluator(RegionSettings(**{"n_samples": 120} | settings)), []
     images = 0.7 * digits(800, 800 + evaluator.n_samples)
-    evaluator.fit(ReferenceImages(given=digits(0, 800)), images[:16], SingleProcess())
+    evaluator.fit(ImageSet(digits(0, 800)), images[:16], SingleProcess())
     out = [evaluator.manifest(), evaluator.partition.regions()]
     for _ in range(2):
         evaluator.update(Samples(images, torch.arange(len(images))))

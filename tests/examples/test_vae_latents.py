@@ -8,7 +8,7 @@ from _helpers.evaluations import evaluate, fit, region_evaluator
 from vae_latents import Latents
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation import ReferenceImages
+from genmonitor.evaluation import ImageSet
 
 
 def photographs(n, seed, spoiled=False):
@@ -52,7 +52,7 @@ def test_latents_have_regions(folder, found):
     regions = {"n_clusters": 3} if found else {"partition": PixelPartition.grid((32, 32), 1, 2)}
     evaluator = region_evaluator(**regions, n_samples=12, site_encoder=Latents(folder), batch_size=12)
     samples = photographs(12, 2, spoiled=True)
-    fit(evaluator, ReferenceImages(training=photographs(60, 1), validation=photographs(12, 3)), samples)
+    fit(evaluator, ImageSet.of_training(photographs(60, 1), photographs(12, 3)), samples)
     values = evaluate(evaluator, samples).values
     assert evaluator.partition.labels.shape == (32, 32)
     assert values["image"] < evaluator.baseline["image"][0]

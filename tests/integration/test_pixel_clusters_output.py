@@ -22,7 +22,8 @@ from planted import planted_images
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.callbacks.base import sampled_model
-from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
+from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.evaluation.data.reference import split_reference
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.functional import cosine_mean_similarity
 
@@ -276,14 +277,14 @@ def test_manifest_is_enough_for_the_same_number(ran):
     n, size, seed = (said[name] for name in ("n_samples", "sample_batch_size", "seed"))
     block = settings["block_size"]
     assert (settings["n_samples"], settings["n_cluster_images"], settings["seed"]) == (n, 1000, seed)
-    sources = ReferenceImages(training=trainer.train_dataloader, validation=trainer.val_dataloaders)
+    sources = ImageSet.of_training(trainer.train_dataloader, trainer.val_dataloaders)
     split = split_reference(sources, 1000, n, block, seed)
     module.from_epoch = 0
     with torch.no_grad():
         samples = Sampler(n, batch_size=size, seed=seed).draw(sampled_model(trainer, module), range(n))
     values = cosine_mean_similarity(
         samples,
-        split.compared.read(split.for_comparison),
+        split.comparison.read(),
         kernel=GaussianKernel(said["gamma"]),
         partition=partition,
         block_size=block,

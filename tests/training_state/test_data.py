@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, default_collate
 
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.streams import take_items
 from genmonitor.training_state.data import preserve_data
 
@@ -303,7 +303,7 @@ def seen(make, read):
 @pytest.mark.parametrize("state", STATES)
 def test_a_dataset_is_as_if_it_had_not_been_read(state, around):
     def read(data):
-        source = ImageSource(AROUND[around](data), None, "the training data")
+        source = ImageSet(AROUND[around](data), None, "the training data")
         assert len(source.read(range(len(source)))) == len(source)
 
     assert seen(STATES[state], read) == seen(STATES[state], lambda data: None)
@@ -323,7 +323,7 @@ def test_each_state_would_move(state):
 @pytest.mark.parametrize("state", STATES)
 def test_an_image_is_the_same_in_whatever_order_it_is_read_where_its_state_is_random(state):
     clear()
-    source = ImageSource(STATES[state](), None, "the training data")
+    source = ImageSet(STATES[state](), None, "the training data")
     images = source.read(range(N))
     assert torch.equal(source.read(range(N)), images)
 
@@ -331,7 +331,7 @@ def test_an_image_is_the_same_in_whatever_order_it_is_read_where_its_state_is_ra
 def test_blocks_inside_each_other_restore_once():
     data = STATES["counter"]()
     with preserve_data({"the data": data}):
-        ImageSource(data).read([1, 2])
+        ImageSet(data).read([1, 2])
         assert data.kept == 2
     assert data.kept == 0
 
@@ -343,7 +343,7 @@ def test_a_collate_function_comes_back():
         seen_batches.append(len(items))
         return default_collate(items)
 
-    ImageSource(DataLoader(list(torch.zeros(5, 1, 2, 2)), collate_fn=collate)).read(range(5))
+    ImageSet(DataLoader(list(torch.zeros(5, 1, 2, 2)), collate_fn=collate)).read(range(5))
     assert seen_batches == []
 
 
@@ -416,7 +416,7 @@ ONCE = {
 def test_what_cannot_start_again_is_refused_before_anything_is_taken(once, kind):
     data = kind(ONCE[once]())
     with pytest.raises(ValueError, match=r"cannot start again.*give `real_images="):
-        take_items(data, None, "the data") if isinstance(data, IterableDataset) else ImageSource(data).read([0])
+        take_items(data, None, "the data") if isinstance(data, IterableDataset) else ImageSet(data).read([0])
     assert len(list(itertools.islice(data.iterator, 50))) == 50
 
 
@@ -431,7 +431,7 @@ def test_large_tensors_are_fingerprinted_and_a_change_is_named(monkeypatch):
 
     monkeypatch.setattr("genmonitor.training_state.data.MAX_BYTES", 2**10)
     with pytest.warns(UserWarning, match=r"reading real images changed the data.cache, which cannot be put back.*Give"):
-        ImageSource(Large(), None, "the data").read([0])
+        ImageSet(Large(), None, "the data").read([0])
 
 
 def test_large_containers_are_not_looked_through():

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, Subset
 
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.rng import (
     find_generators,
@@ -77,7 +77,7 @@ def test_preserve_rng_restores_after_an_exception():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_image_source_reads_the_same_of_a_random_dataset(kind):
-    source = ImageSource(Subset(Noisy(kind), range(10)), None, "the data")
+    source = ImageSet(Subset(Noisy(kind), range(10)), None, "the data")
     first, again = source.read(range(10)), source.read([3])
     assert torch.equal(first[3:4], again)
     assert len(first.unique()) == 10
@@ -86,7 +86,7 @@ def test_image_source_reads_the_same_of_a_random_dataset(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_image_source_moves_no_generator_of_its_dataset(kind):
     read, left = Noisy(kind), Noisy(kind)
-    ImageSource(Subset(read, range(10)), None, "the data").read(range(10))
+    ImageSet(Subset(read, range(10)), None, "the data").read(range(10))
     assert torch.equal(read[0], left[0])
 
 

@@ -14,7 +14,7 @@ from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
 from genmonitor.cli.inputs.files import all_or_none, pick, read_array, read_json_lines, split_key
 from genmonitor.cli.inputs.pictures import find_pictures, holds_pictures, is_table, open_pictures, read_table
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 
 OUTPUTS = (
     "a folder of image files or of tar files of these, one such tar file, or a dataset that Hugging Face's "
@@ -43,7 +43,7 @@ class Outputs:
 
     where: str
     names: list[str]
-    images: ImageSource | None = None
+    images: ImageSet | None = None
     texts: list[str] | None = None
     features: Tensor | None = None
     prompts: list[str] | None = None
@@ -138,7 +138,7 @@ def read_images(
     return images.read(range(len(images)))
 
 
-def images_of(outputs: Outputs) -> ImageSource:
+def images_of(outputs: Outputs) -> ImageSet:
     """Return the images of outputs; refuse other outputs."""
     if outputs.images is None:
         raise ValueError(f"Expected {IMAGES}, but {outputs.where} holds {outputs.kind}.")
@@ -174,11 +174,11 @@ def _read_texts(where: str, path: Path) -> Outputs:
     return Outputs(where, names, texts=texts, prompts=known)
 
 
-def _as_images(path: Path, values: Tensor) -> ImageSource:
+def _as_images(path: Path, values: Tensor) -> ImageSet:
     """Return the array of a file as images [N, C, H, W]."""
     if values.ndim == 3:
         values = values[:, None]
     if values.ndim == 4 and values.shape[3] in (1, 3, 4) and min(values.shape[1:3]) > 4:
         values = values.permute(0, 3, 1, 2)
     check_images(f"images of {path}", values[:1])
-    return ImageSource(values, name=str(path))
+    return ImageSet(values, name=str(path))

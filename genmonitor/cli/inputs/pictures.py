@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from genmonitor._io import Progress
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -246,7 +246,7 @@ def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:
 
 def open_pictures(
     path: Path, pictures: Sequence[Picture], size: int | None, progress: Progress, skip_bad: bool = False
-) -> tuple[list[Picture], ImageSource, tuple[str, ...]]:
+) -> tuple[list[Picture], ImageSet, tuple[str, ...]]:
     """Return the pictures that can be read, as images, and notes; each is decoded once here and again when needed.
 
     Args:
@@ -281,7 +281,7 @@ def open_pictures(
         notes.append(f"{gray} of {len(heads)} images of {path} are gray, and read as colored ones like the others")
     shape = (1 if gray == len(heads) else 3, *(sizes[0] if size is None else (size, size)))
     loader = DataLoader(Pictures(good, shape), num_workers=min(MOST_WORKERS, _cores()))
-    return good, ImageSource(loader, name=str(path)), tuple(notes)
+    return good, ImageSet(loader, name=str(path)), tuple(notes)
 
 
 def _cores() -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_at_least, check_bool, check_same_length
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.permutation import MIN_SAMPLES
@@ -22,7 +22,7 @@ REMEDY = (
 )
 
 
-def check_set(name: str, images: ImageSource, real: ImageSource, patch_size: int) -> None:
+def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> None:
     """Check that generated images can be compared with real ones, as far as some of them tell.
 
     Args:
@@ -183,7 +183,7 @@ def scale_doubt(real: Tensor, fake: Tensor) -> str | None:
 
 
 def copy_notes(
-    sets: Mapping[str, ImageSource], real: ImageSource, comm: Collective | None = None, progress: Progress = no_progress
+    sets: Mapping[str, ImageSet], real: ImageSet, comm: Collective | None = None, progress: Progress = no_progress
 ) -> list[str]:
     """Return a note on each generated set that holds images which are among the real ones, to the last bit.
 
@@ -201,7 +201,7 @@ def copy_notes(
     Example:
         >>> import torch
         >>> real = torch.arange(12.0).reshape(3, 1, 2, 2)
-        >>> copy_notes({"fake": ImageSource(torch.cat([real[1:], -real]))}, ImageSource(real))
+        >>> copy_notes({"fake": ImageSet(torch.cat([real[1:], -real]))}, ImageSet(real))
         ['2 of 5 generated images are among the real ones']
     """
     comm = comm or SingleProcess()
@@ -214,7 +214,7 @@ def copy_notes(
     return notes
 
 
-def _hashes(images: ImageSource, comm: Collective, progress: Progress) -> list[bytes]:
+def _hashes(images: ImageSet, comm: Collective, progress: Progress) -> list[bytes]:
     """Return a hash of each of this process's images, the same in every dtype and for 0 and -0."""
     out = []
     with comm.all_ranks_or_none(), images.reading():

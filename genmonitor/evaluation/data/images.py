@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -28,8 +29,18 @@ READ_BATCH = 128
 BATCH_BYTES = 33 * 2**20
 SOME_VALUES = 2**22
 """Values of the images that tell the range of a set: 16 MiB."""
+MAX_HELD = 2**26
+"""Bytes up to which the images of a set are kept once all are read: 64 MiB."""
+SIGNED = 16
+"""Images that tell a set from others."""
+MAX_PERMUTED = 1_000_000
 READ_TWICE = 32
 """Images that are read twice: a flip of one in ten goes unnoticed in one of 500 datasets."""
+AGAINST_TRAINING = (
+    "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
+    "with training images, so p-values may be too small or too large; give validation data, in Lightning with a "
+    "`validation_step`, which may be empty"
+)
 
 
 class StreamedItems(Dataset[Any]):
@@ -45,51 +56,118 @@ class StreamedItems(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def note(self, name: str) -> str:
-        """Return what the user should know of them."""
-        return f"{name} can only be streamed, so its first {len(self)} images serve as real images for the run"
-
     def __getitem__(self, index: int) -> Any:
         return self.items[index]
 
 
-class ImageSource:
-    """Images of a dataset by index, read when they are needed through a loader of its own.
+class ImageSet:
+    """Images by index, real or generated, read when they are needed through a loader of their own.
 
     Args:
         data: a Dataset with a length, a DataLoader over one (its collate function and workers are used), a tensor, or
-            another source.
+            another set; None for no images. It is opened when it is first used.
         image_key: where the images are in a batch, see `find_images`.
-        name: what to call it in errors.
+        name: name in errors and notes.
+        held_out: images that the generator is not trained on, to compare generated ones with in place of these.
+        training: True for the training data of a Trainer, which may be no images that are of use.
+        with_index: makes data with access by index of data that may be streamed, called with their name; every process
+            calls it where images are needed.
+
+    Attributes:
+        held_out: see the argument.
+        required: True if somebody gave these images, who must be told where they cannot be used.
+        indices: of these images in the data; None for all.
 
     Raises:
-        TypeError: if a tensor holds no real numbers.
-        ValueError: if the data has no length or no access by index.
+        TypeError: when it is opened, if a tensor holds no real numbers.
+        ValueError: when it is opened, if there are no data, or they have no length or no access by index.
     """
 
-    def __init__(self, data: Any, image_key: ImageKey = None, name: str = "images") -> None:
-        if isinstance(data, ImageSource):
-            data = data.data
-        self.data: Any = data
-        if isinstance(data, Tensor):
-            data = TensorDataset(check_tensor(name.strip("`"), data))
-        self._loader = data if hasattr(data, "dataset") and not isinstance(data, Dataset) else None
-        dataset = data.dataset if self._loader is not None else data
-        if isinstance(dataset, IterableDataset) or not (
-            hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
-        ):
+    def __init__(
+        self,
+        data: Any = None,
+        image_key: ImageKey = None,
+        name: str = "`real_images`",
+        *,
+        held_out: ImageSet | None = None,
+        training: bool = False,
+        with_index: Callable[[Any, str], Any] = lambda data, name: data,
+    ) -> None:
+        self._given: Any = data._given if isinstance(data, ImageSet) else data
+        self._with_index = with_index
+        self.image_key, self.name, self.held_out = image_key, name, held_out
+        self.required = data is not None and not training
+        self.indices: list[int] | None = None
+        self._held: Tensor | None = None
+
+    @classmethod
+    def of_training(cls, training: Any, validation: Any, image_key: ImageKey = None, **options: Any) -> ImageSet:
+        """Make a set of training data, with the validation data held out; None where there are no such data."""
+        held_out = None if validation is None else cls(validation, image_key, "the validation data", **options)
+        return cls(training, image_key, "the training data", held_out=held_out, training=True, **options)
+
+    @cached_property
+    def data(self) -> Any:
+        """The data, with access by index."""
+        if self._given is None:
+            raise ValueError("Expected real images, but the Trainer has no training data. Give `real_images=`.")
+        return self._with_index(self._given, self.name)
+
+    @cached_property
+    def dataset(self) -> Dataset[Any]:
+        """The dataset of all items of the data that its sampler chooses from."""
+        if isinstance(self.data, Tensor):
+            return TensorDataset(check_tensor(self.name.strip("`"), self.data))
+        dataset = self.data if self._loader is None else self._loader.dataset
+        has_index = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+        if isinstance(dataset, IterableDataset) or not has_index:
             raise ValueError(
-                f"Expected {name} to be a Dataset with a length and access by index, a DataLoader over one, or a tensor"
-                f", but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
+                f"Expected {self.name} to be a Dataset with a length and access by index, a DataLoader over one, or a "
+                f"tensor, but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
             )
-        indices = sampled_indices(data)
-        self.dataset: Dataset[Any] = dataset if indices is None else Subset(dataset, list(indices))
-        self.image_key = image_key
-        self.name = name
-        self.notes: tuple[str, ...] = (dataset.note(name),) if isinstance(dataset, StreamedItems) else ()
+        indices = sampled_indices(self.data)
+        return dataset if indices is None else Subset(dataset, indices)
+
+    @property
+    def _loader(self) -> Any:
+        return self.data if hasattr(self.data, "dataset") and not isinstance(self.data, Dataset) else None
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
+        return len(self.dataset if self.indices is None else self.indices)  # type: ignore[arg-type]
+
+    @property
+    def compared(self) -> ImageSet:
+        """The images to compare generated ones with: those held out if there are any."""
+        return self if self.held_out is None else self.held_out
+
+    def subset(self, indices: Sequence[int], shape: tuple[int, ...] | None = None) -> ImageSet:
+        """Return some of these images.
+
+        Args:
+            indices: of them in this set.
+            shape: (C, H, W) of generated images that at least 2 of them are to be compared with; None for no check.
+
+        Raises:
+            ValueError: if there are fewer than 2, or they are not of this shape.
+        """
+        chosen = copy(self)
+        chosen.indices, chosen._held = self._in_dataset(indices), None
+        if shape is None:
+            return chosen
+        if len(chosen) < 2:
+            raise ValueError(f"Expected at least 2 real images, but {self.name} holds {len(chosen)}. Give more.")
+        if chosen.shape != shape:
+            raise ValueError(
+                f"Expected real images of shape {list(shape)} like the generated ones, but got {list(chosen.shape)}. "
+                "Resize or convert one of them, in `sample_fn` or in the dataset's transform."
+            )
+        return chosen
+
+    def to_compare(self, n: int, seed: int, shape: tuple[int, ...]) -> ImageSet:
+        """Choose n images at random, or all where there are fewer, to compare generated ones of this shape with."""
+        source = self.compared
+        order = random_order(len(source), n, torch.Generator().manual_seed(seed))
+        return source.subset(order[:n].tolist(), shape)
 
     def root(self) -> Dataset[Any]:
         """Return the dataset that all Subsets were taken from."""
@@ -98,9 +176,9 @@ class ImageSource:
             dataset = dataset.dataset
         return dataset
 
-    def places(self, indices: Sequence[int]) -> list[int]:
-        """Return where images are in the dataset that all Subsets were taken from."""
-        dataset, places = self.dataset, list(indices)
+    def places(self) -> list[int]:
+        """Return where these images are in the dataset that all Subsets were taken from."""
+        dataset, places = self.dataset, self._in_dataset(range(len(self)))
         while isinstance(dataset, Subset):
             inner = dataset.indices
             dataset, places = dataset.dataset, [inner[i] for i in places]
@@ -112,14 +190,14 @@ class ImageSource:
         with preserve_rng(), preserve_data({self.name: self.data}):
             yield
 
-    def read(self, indices: Sequence[int] | Tensor, progress: Progress = no_progress) -> Tensor:
+    def read(self, indices: Sequence[int] | Tensor | None = None, progress: Progress = no_progress) -> Tensor:
         """Read images as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
 
         Image i is the same whenever it is read, also where the dataset augments at random, unless it draws from a
         random generator that none of its attributes leads to. No generator is moved.
 
         Args:
-            indices: [...], a sequence or a tensor of any shape.
+            indices: [...], a sequence or a tensor of any shape; None for all, which are kept if 64 MiB hold them.
             progress: wraps the batches.
 
         Returns:
@@ -127,8 +205,14 @@ class ImageSource:
         """
         if isinstance(indices, Tensor):
             return self.read(indices.flatten().tolist(), progress).unflatten(0, indices.shape)
-        if not len(indices):
-            return self.read([0])[:0]
+        if indices is None and self._held is None:
+            images = self.read(range(len(self)), progress)
+            self._held = images if images.nbytes <= MAX_HELD else None
+            return images
+        if self._held is not None:
+            return self._held if indices is None else self._held[list(indices)]
+        if not indices:
+            return torch.empty(0, *self.shape)
         out, start = torch.empty(0), 0
         with self.reading():
             for images in self.batches(indices, progress=progress):
@@ -178,14 +262,31 @@ class ImageSource:
             (image,) = self.batches([0], 1)
         return tuple(image.shape[1:])
 
+    def first(self, n: int) -> Tensor:
+        """Read the first n images, or all where there are fewer."""
+        return self.read(range(min(n, len(self))))
+
     def some(self) -> Tensor:
         """Read images that are evenly spread over all, as many as a few megabytes hold: they tell the value range."""
         return self.read(range(0, len(self), -(-len(self) * math.prod(self.shape) // SOME_VALUES)))
 
-    def reading_notes(self, indices: Sequence[int]) -> tuple[str, ...]:
+    def signature(self) -> list[float]:
+        """Return numbers that differ for other images."""
+        return [float(len(self.dataset)), float(self.first(SIGNED).double().sum())]  # type: ignore[arg-type]
+
+    def notes(self, n: int = 0) -> tuple[str, ...]:
+        """Return what the user should know of them, as those that n generated images are compared with."""
+        notes = [] if self.required or self.held_out is not None else [AGAINST_TRAINING]
+        if isinstance(self.data, StreamedItems):
+            some = f"its first {len(self.data)} images serve as real images for the run"
+            notes.append(f"{self.name} can only be streamed, so {some}")
+        if len(self) < n:
+            notes.append(f"only {len(self)} real images available for comparison with {n} generated ones")
+        return tuple(notes)
+
+    def reading_notes(self) -> tuple[str, ...]:
         """Return what to say where images are others each time they are read; the first of these are read twice."""
-        some = list(indices[:READ_TWICE])
-        if torch.equal(self.read(some), self.read(some)):
+        if torch.equal(self.first(READ_TWICE), self.first(READ_TWICE)):
             return ()
         return (
             f"an image of {self.name} differs each time it is read: the dataset draws from a random generator that "
@@ -200,7 +301,22 @@ class ImageSource:
             options = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
         if len(indices) <= READ_BATCH:  # starting workers would take longer than the batch
             options |= {"num_workers": 0, "multiprocessing_context": None}
-        return DataLoader(_FixedItems(self.dataset, indices, self.name), batch_size=size, **options)
+        items = _FixedItems(self.dataset, self._in_dataset(indices), self.name)
+        return DataLoader(items, batch_size=size, **options)
+
+    def _in_dataset(self, indices: Sequence[int]) -> list[int]:
+        return list(indices) if self.indices is None else [self.indices[i] for i in indices]
+
+
+def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
+    """Return the whole numbers below n in a random order; of more than a million at least as many as are wanted.
+
+    A permutation of all indices of a set of many millions would take seconds and gigabytes.
+    """
+    if n <= MAX_PERMUTED:
+        return torch.randperm(n, generator=generator)
+    some = torch.randint(n, (2 * wanted,), generator=generator).unique()
+    return some[torch.randperm(len(some), generator=generator)]
 
 
 class _FixedItems(Dataset[Any]):

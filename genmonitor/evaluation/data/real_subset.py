@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real images to compare with, fixed for a run: chosen at random, or as many of each prompt as are generated."""
+"""Prompts of real images, and as many images of each prompt as are generated."""
 
 from __future__ import annotations
 
@@ -11,86 +11,15 @@ import torch
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.evaluation.data.images import READ_BATCH, ImageSource, describe_batch, look_up
+from genmonitor.evaluation.data.images import READ_BATCH, ImageSet, describe_batch, look_up, random_order
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import ReferenceImages, random_order
 from genmonitor.evaluation.distributed import Collective
 
-PROBE_IMAGES = 100
-"""Images from which shape and value range are taken."""
 PromptKey = str | int | Callable[[Any], Any] | None
 LABEL_NAMES = ("label", "labels", "class", "target")
 TEXT_NAMES = ("prompt", "prompts", "caption", "captions", "text", "texts")
 MAX_READ = 50_000
 """Items that are looked through for the prompts: more would keep the training waiting."""
-
-
-class RealSubset:
-    """Some real images of a set, fixed for the run.
-
-    Args:
-        source: the set.
-        chosen: their indices in it.
-        shape: (C, H, W) of generated images.
-
-    Attributes:
-        source: the set.
-        chosen: their indices in it.
-        probe: the first of them, from which shape and value range are taken.
-
-    Raises:
-        ValueError: if there are fewer than 2, or they are not of this shape.
-    """
-
-    def __init__(self, source: ImageSource, chosen: Sequence[int], shape: tuple[int, ...]) -> None:
-        self.source, self.chosen = source, list(chosen)
-        if len(self) < 2:
-            raise ValueError(f"Expected at least 2 real images, but {source.name} holds {len(self)}. Give more.")
-        self.probe = self.read(range(min(PROBE_IMAGES, len(self))))
-        if self.probe.shape[1:] != shape:
-            raise ValueError(
-                f"Expected real images of shape {list(shape)} like the generated ones, but got "
-                f"{list(self.probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's "
-                "transform."
-            )
-
-    @classmethod
-    def at_random(cls, real: ReferenceImages, n: int, seed: int, shape: tuple[int, ...]) -> RealSubset:
-        """Choose n images at random, or all where there are fewer, to compare generated ones with."""
-        source = real.compared()
-        order = random_order(len(source), n, torch.Generator().manual_seed(seed))
-        return cls(source, order[:n].tolist(), shape)
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def read(self, positions: range) -> Tensor:
-        """Read some of them, on the CPU; of none, an empty tensor of their shape."""
-        if not len(positions):
-            return self.probe[:0]
-        return self.source.read([self.chosen[i] for i in positions])
-
-    def captions(self, positions: range) -> list[str]:
-        """Read the captions of some of them; none where they have none."""
-        try:
-            return prompts_of(self.source, [self.chosen[i] for i in positions], labels=False)
-        except ValueError:
-            return []
-
-    def value_range(self) -> tuple[float, float]:
-        """Return the lowest and highest value."""
-        return float(self.probe.min()), float(self.probe.max())
-
-    def signature(self) -> list[float]:
-        """Return numbers that differ for other images."""
-        return [float(len(self)), float(self.probe.double().sum())]
-
-    def notes(self, n: int) -> tuple[str, ...]:
-        """Return notes: that they are fewer than n, or change each time they are read."""
-        notes = self.source.notes + self.source.reading_notes(self.chosen)
-        if len(self) < n:
-            notes += (f"only {len(self)} real images available for comparison with {n} generated ones",)
-        return notes
 
 
 def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
@@ -129,18 +58,17 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
     return found.tolist() if isinstance(found, Tensor) else list(found)
 
 
-def prompts_of(source: ImageSource, indices: Sequence[int], labels: bool) -> list[Any]:
-    """Read the prompts of some items, where `find_prompts` finds them by itself.
-
-    Raises:
-        ValueError: if there are none.
-    """
-    with source.reading():
-        return [x for batch in source.loader(indices) for x in find_prompts(batch, None, labels)]
+def prompts_of(images: ImageSet, indices: Sequence[int], labels: bool) -> list[Any]:
+    """Read the prompts of some images, where `find_prompts` finds them by itself; [] where they have none."""
+    try:
+        with images.reading():
+            return [x for batch in images.loader(indices) for x in find_prompts(batch, None, labels)]
+    except ValueError:
+        return []
 
 
 def choose_by_prompt(
-    source: ImageSource,
+    source: ImageSet,
     prompt_key: PromptKey,
     prompts: Prompts,
     n: int,
@@ -200,7 +128,7 @@ def choose_by_prompt(
 
 
 def subset_by_prompt(
-    real: ReferenceImages,
+    real: ImageSet,
     prompt_key: PromptKey,
     prompts: Prompts,
     n: int,
@@ -208,7 +136,7 @@ def subset_by_prompt(
     shape: tuple[int, ...],
     comm: Collective,
     progress: Progress = no_progress,
-) -> tuple[RealSubset, tuple[str, ...]]:
+) -> tuple[ImageSet, tuple[str, ...]]:
     """Choose real images of the prompts on rank zero; return them, and notes for the user.
 
     Args:
@@ -221,15 +149,16 @@ def subset_by_prompt(
         comm: the processes that evaluate together.
         progress: wraps what takes long.
     """
-    source = real.compared()
+    source = real.compared
+    notes = source.notes()  # on every process, which opens the data
     chosen = comm.from_rank_zero(lambda: choose_by_prompt(source, prompt_key, prompts, n, seed, progress))
-    notes = real.notes() + source.notes + source.reading_notes(chosen)
+    subset = source.subset(chosen, shape)
     if len(chosen) < n:
         notes += (
             f"only {len(chosen)} real images, equally many of each prompt, available for comparison with {n} generated "
             "ones",
         )
-    return RealSubset(source, chosen, shape), notes
+    return subset, notes + subset.reading_notes()
 
 
 def _are_prompts(value: Any, labels: bool) -> bool:

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real images of an evaluation: where they come from, and which of them serve for what."""
+"""Which real images serve for what in an evaluation of regions, and how many it can afford."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from genmonitor.evaluation.baseline import DRAWS
-from genmonitor.evaluation.data.images import READ_TWICE, ImageKey, ImageSource
+from genmonitor.evaluation.data.images import ImageSet, random_order
 
-MAX_PERMUTED = 1_000_000
 MAX_IMAGES, LEAST_IMAGES = 5000, 1000
 """Upper and lower bound of the images that regions are found in, as far as there are so many."""
 USUAL_BYTES, MOST_BYTES = 2**28, 2**30
@@ -25,106 +21,43 @@ MAX_WORK = 1.5e11
 """Products of values of two sites in an image, over all images and pairs of sites: about half a minute on one core."""
 
 
-@dataclass(frozen=True)
-class ReferenceImages:
-    """Where real images come from: each a Dataset, a DataLoader over one, or a tensor.
-
-    Attributes:
-        given: a set to take all of them from; the two others are then not looked at.
-        training: what the generator is trained on.
-        validation: what it is not trained on.
-        image_key: where the images are in a batch, see `find_images`.
-        name: what errors and notes call the set that was given.
-        with_index: makes data with access by index of data that may be streamed, called with their name; every process
-            calls it where images are needed.
-    """
-
-    given: Any = None
-    training: Any = None
-    validation: Any = None
-    image_key: ImageKey = None
-    name: str = "`real_images`"
-    with_index: Callable[[Any, str], Any] = lambda data, name: data
-
-    def source(self) -> ImageSource:
-        """Return the images for what is fixed at the start: those given, else the training data.
-
-        Raises:
-            ValueError: if there are none.
-        """
-        if self.given is not None:
-            return self._source(self.given, self.name)
-        if self.training is None:
-            raise ValueError("Expected real images, but the Trainer has no training data. Give `real_images=`.")
-        return self._source(self.training, "the training data")
-
-    def held_out(self) -> ImageSource | None:
-        """Return the images that the generator is not trained on, None where they are not a set of their own."""
-        if self.given is not None or self.validation is None:
-            return None
-        return self._source(self.validation, "the validation data")
-
-    def compared(self) -> ImageSource:
-        """Return the images to compare generated ones with: the validation data if there are any."""
-        return self.held_out() or self.source()
-
-    def notes(self) -> tuple[str, ...]:
-        """Return what the user should know of where they come from."""
-        if self.given is not None or self.validation is not None:
-            return ()
-        return (
-            "there is no validation data, no `validation_step`, or validation is switched off: generated images are "
-            "compared with training images, so p-values may be too small or too large; give validation data, in "
-            "Lightning with a `validation_step`, which may be empty",
-        )
-
-    def _source(self, data: Any, name: str) -> ImageSource:
-        return ImageSource(self.with_index(data, name), self.image_key, name)
-
-
-@dataclass(frozen=True)
-class RealSplit:
+class RealSplit(NamedTuple):
     """Which real images serve for what.
 
-    None is both compared with and drawn for the baseline. Clusters may be found in images that are compared with too:
+    None is both compared with and drawn for the baseline. Regions may be found in images that are compared with too:
     no generated image has a part in them, and so they are the same at every seed, but for sites that vary in images
     that are compared with alone: these are constant.
 
     Attributes:
-        source: the set that the clusters and the baseline come from.
-        for_clusters: indices into it, rising, the same at every seed.
-        for_baseline: indices into it.
-        compared: the set that generated images are compared with.
-        for_comparison: indices into it.
+        regions: images to find the regions in, in the data's order, the same at every seed.
+        baseline: images to draw in place of generated ones.
+        comparison: images to compare generated ones with.
         notes: what the user should know.
     """
 
-    source: ImageSource
-    for_clusters: list[int]
-    for_baseline: Tensor
-    compared: ImageSource
-    for_comparison: list[int]
+    regions: ImageSet
+    baseline: ImageSet
+    comparison: ImageSet
     notes: tuple[str, ...]
 
     def signature(self) -> list[float]:
         """Return numbers that are others for other images."""
-        parts = ((self.source, self.for_clusters), (self.compared, self.for_comparison))
-        return [float(x) for source, chosen in parts for x in (len(source), source.read(chosen[:16]).double().sum())]
+        return [*self.regions.signature(), *self.comparison.signature()]
 
 
 def split_reference(
-    real: ReferenceImages,
+    real: ImageSet,
     n_cluster_images: int | None,
     n_samples: int,
     block_size: int | None,
     seed: int,
     patch_size: int | None = None,
 ) -> RealSplit:
-    """Choose real images: to compare with at random, to find clusters in evenly and whatever the seed.
+    """Choose real images: to compare with at random, to find regions in evenly and whatever the seed.
 
     Args:
         real: where they come from.
-        n_cluster_images: maximum number of images for the kernel's gamma and the clusters; None for `image_budget`.
+        n_cluster_images: maximum number of images for the kernel's gamma and the regions; None for `image_budget`.
         n_samples: images to compare with.
         block_size: their number is cut to a multiple of it.
         seed: of the choice of those to compare with.
@@ -133,31 +66,38 @@ def split_reference(
     Raises:
         ValueError: if there are no images, fewer than 4 (2 for clusters, 2 to compare with), or of several shapes.
     """
-    source, held_out = real.source(), real.held_out()
-    generator = torch.Generator().manual_seed(seed)
+    compared, generator = real.compared, torch.Generator().manual_seed(seed)
     # beyond what disjoint draws of the baseline take, real images are of no use
-    order = random_order(len(source), 2 * (DRAWS + 2) * n_samples, generator)
-    notes = [*real.notes(), *source.notes, *(() if held_out is None else held_out.notes)]
-    if held_out is None:
-        compared, half = source, min(n_samples, len(order) // 2)
-        chosen, rest = order[:half], order[half:]
+    order = random_order(len(real), 2 * (DRAWS + 2) * n_samples, generator)
+    if compared is real:
+        half = min(n_samples, len(order) // 2)
+        chosen, rest = order[:half].tolist(), order[half:].tolist()
     else:
-        compared = held_out
-        chosen = random_order(len(compared), n_samples, generator)[:n_samples]
-        rest = _without(source, order, compared, chosen)
+        chosen, rest = random_order(len(compared), n_samples, generator)[:n_samples].tolist(), order.tolist()
+    if block_size is not None:
+        chosen = chosen[: len(chosen) - len(chosen) % block_size]
+    comparison, notes = compared.subset(chosen), [*real.notes()]
+    if compared is not real:
+        notes += compared.notes()
+        if compared.root() is real.root():
+            taken = set(comparison.places())
+            rest = [i for i, place in zip(rest, real.subset(rest).places(), strict=True) if place not in taken]
         if len(rest) < len(order):
             notes.append(
                 f"{len(order) - len(rest)} of the {len(chosen)} validation images that were chosen are training images "
                 "too; the baseline is taken from the others"
             )
-    if block_size is not None:
-        chosen = chosen[: len(chosen) - len(chosen) % block_size]
-    _check_enough(source, compared, len(rest), len(chosen), block_size)
-    shape = _check_one_shape(source, rest, compared, chosen)
-    for_clusters = evenly_spread(len(source), n_cluster_images or image_budget(shape, patch_size))
-    notes += _size_notes(len(rest), len(chosen), n_samples)
-    notes += source.reading_notes(rest[:READ_TWICE].tolist())
-    return RealSplit(source, for_clusters, rest, compared, chosen.tolist(), tuple(notes))
+    _check_enough(real, compared, len(rest), len(chosen), block_size)
+    baseline = real.subset(rest)
+    if baseline.shape != comparison.shape:
+        raise ValueError(
+            f"Expected real images of one shape, but {real.name} holds {list(baseline.shape)} and {compared.name} "
+            f"{list(comparison.shape)}. Resize or convert them in the dataset's transform, or give other images with "
+            "`real_images=`."
+        )
+    for_regions = evenly_spread(len(real), n_cluster_images or image_budget(baseline.shape, patch_size))
+    notes += [*_size_notes(len(rest), len(chosen), n_samples), *baseline.reading_notes()]
+    return RealSplit(real.subset(for_regions), baseline, comparison, tuple(notes))
 
 
 def image_budget(shape: tuple[int, ...], patch_size: int | None = None) -> int:
@@ -233,26 +173,7 @@ def evenly_spread(length: int, count: int) -> list[int]:
     return (bounds[:-1] + (within * bounds.diff()).long()).tolist()
 
 
-def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
-    """Return the whole numbers below n in a random order; of more than a million at least as many as are wanted.
-
-    A permutation of all indices of a set of many millions would take seconds and gigabytes.
-    """
-    if n <= MAX_PERMUTED:
-        return torch.randperm(n, generator=generator)
-    some = torch.randint(n, (2 * wanted,), generator=generator).unique()
-    return some[torch.randperm(len(some), generator=generator)]
-
-
-def _without(source: ImageSource, order: Tensor, compared: ImageSource, chosen: Tensor) -> Tensor:
-    """Return those of the training images that are not among the validation images compared with."""
-    if source.root() is not compared.root():
-        return order
-    taken = set(compared.places(chosen.tolist()))
-    return order[torch.tensor([place not in taken for place in source.places(order.tolist())], dtype=torch.bool)]
-
-
-def _check_enough(source: ImageSource, compared: ImageSource, rest: int, chosen: int, block_size: int | None) -> None:
+def _check_enough(source: ImageSet, compared: ImageSet, rest: int, chosen: int, block_size: int | None) -> None:
     if chosen < (block_size or 2):
         wanted = f"one block needs {block_size}" if block_size else "a comparison needs 2"
         raise ValueError(
@@ -264,17 +185,6 @@ def _check_enough(source: ImageSource, compared: ImageSource, rest: int, chosen:
             f"Too few real images: {source.name} holds {len(source)}, which leaves {rest} for clusters and baseline, "
             "but they need 2. Give more images with `real_images=`."
         )
-
-
-def _check_one_shape(source: ImageSource, rest: Tensor, compared: ImageSource, chosen: Tensor) -> tuple[int, ...]:
-    """Return the shape of an image, the same in both sets."""
-    shapes = [list(x.read(i[:1].tolist()).shape[1:]) for x, i in ((source, rest), (compared, chosen))]
-    if shapes[0] == shapes[1]:
-        return tuple(shapes[0])
-    raise ValueError(
-        f"Expected real images of one shape, but {source.name} holds {shapes[0]} and {compared.name} {shapes[1]}. "
-        "Resize or convert them in the dataset's transform, or give other images with `real_images=`."
-    )
 
 
 def _size_notes(rest: int, chosen: int, n_samples: int) -> list[str]:

@@ -38,7 +38,7 @@ def is_stream(data: Any) -> bool:
 
 
 def streams_taken(image_key: ImageKey, comm: Collective, progress: Progress = no_progress) -> Callable[[Any, str], Any]:
-    """Return a function from data and their name to data with access by index, see `ReferenceImages.with_index`.
+    """Return a function from data and their name to data with access by index, as `ImageSet` takes it.
 
     Of data that can only be streamed, rank zero takes the first images, for all processes, once they are needed.
     """

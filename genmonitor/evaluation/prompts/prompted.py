@@ -15,8 +15,8 @@ from genmonitor._io import write_json
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.text import text_encoder
 from genmonitor.evaluation.data.compared_sets import RangeNotes, check_value_range
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, recovered
@@ -25,6 +25,8 @@ from genmonitor.evaluation.results import EvaluationT, FitReport, Record
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
+RANGED = 100
+"""Real images from which the value range is taken."""
 ONE_PROMPT = Prompts([0])
 """Of a generator without prompts: it explains the mean of the samples alone, so their modes are those of PCA."""
 OTHER_IMAGES = (
@@ -107,7 +109,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         self._prompt_rows = self._prompt_encoder(distinct).to(probe.device)[numbers.to(probe.device)]
 
     def _fit_gammas(
-        self, subset: RealSubset | None, notes: tuple[str, ...], probe: Tensor, comm: Collective
+        self, subset: ImageSet | None, notes: tuple[str, ...], probe: Tensor, comm: Collective
     ) -> FitReport:
         """Fix the gammas that are open, that of outputs by real images; start over if these were others before.
 
@@ -118,9 +120,10 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
             comm: the processes that evaluate together.
         """
         if subset is not None:
-            self._value_range = subset.value_range()
-            found = check_value_range(subset.probe, probe, self._resumed)
-            self._real_probe, self._range.said, notes = subset.probe, bool(found), notes + found
+            self._real_probe = first = subset.first(RANGED)
+            self._value_range = float(first.min()), float(first.max())
+            found = check_value_range(first, probe, self._resumed)
+            self._range.said, notes = bool(found), notes + found
         # rank zero's, since a dataset may differ between processes: they must agree on whether to start over
         signature = comm.broadcast(None if subset is None else subset.signature())
         comparable = signature is None or not self._data or self._data == signature
@@ -135,8 +138,10 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
                     "Expected a `kernel` with its gamma, since there are no real images to take it from and those of "
                     "an untrained generator say little. Give GaussianKernel(gamma=...), or `real_images=`."
                 )
-            first, device = range(min(MEDIAN_SAMPLES, len(subset))), self._no_features.device
-            self.kernel = comm.from_rank_zero(lambda: self.kernel.resolved(self._encode(subset.read(first).to(device))))
+            device = self._no_features.device
+            self.kernel = comm.from_rank_zero(
+                lambda: self.kernel.resolved(self._encode(subset.first(MEDIAN_SAMPLES).to(device)))
+            )
         return FitReport(notes, comparable)
 
     def _standing(self, record: Record) -> list[Finding]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +18,9 @@ from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress, write_json
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.baseline import measure_baseline
-from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
+from genmonitor.evaluation.baseline import DRAWS, measure_baseline
+from genmonitor.evaluation.data.images import MAX_HELD, ImageSet, fingerprint
+from genmonitor.evaluation.data.reference import RealSplit, split_reference
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.settings import RegionSettings
@@ -110,7 +111,7 @@ class RegionFinder:
     settings: RegionSettings
     to_sites: SiteEncoder
 
-    def split(self, real: ReferenceImages) -> RealSplit:
+    def split(self, real: ImageSet) -> RealSplit:
         """Choose which real images serve for what."""
         of = self.settings
         return split_reference(real, of.n_cluster_images, of.n_samples, of.block_size, of.seed, of.patch_size)
@@ -131,13 +132,13 @@ class RegionFinder:
             earlier: clusters of an earlier run to take instead of looking for some, if it had the same settings and
                 most of its images were these; otherwise those found get the numbers of those that they resemble.
         """
-        images = split.source.read(split.for_clusters)
+        images = split.regions.read(range(len(split.regions)))
         prints = [fingerprint(image) for image in images]
         order = by_content(prints)
         images = images[order]
 
         def apart() -> Tensor:  # read once the matrices of the clustering have gone
-            compared = set(map(fingerprint, split.compared.read(split.for_comparison)))
+            compared = set(map(fingerprint, split.comparison.read()))
             return torch.tensor([prints[i] not in compared for i in order.tolist()])
 
         sites = self.to_sites(images.to(device))
@@ -181,7 +182,7 @@ class RegionFinder:
 
     def _baseline(self, split: RealSplit, found: Regions, device: torch.device, progress: Progress) -> dict[str, Band]:
         of, regions = self.settings, list(found.partition.regions())
-        real = self.to_sites(split.compared.read(split.for_comparison).to(device))
+        real = self.to_sites(split.comparison.read().to(device))
         metric = RegionMetric(found.partition, found.kernel, of.block_size, sync_on_compute=False)
         metric.to(device).update(real, real=True)
         names = ("image", "product", *regions, "mmd")
@@ -192,8 +193,11 @@ class RegionFinder:
             values: Any = metric.compute()
             return {name: float(values[name]) for name in names}
 
-        read, candidates, similarities = split.source.read, split.for_baseline, [*regions, "image", "product"]
-        return measure_baseline(measure, read, candidates, of.n_samples, of.seed, regions, similarities, progress)
+        similarities, drawn = [*regions, "image", "product"], split.baseline
+        if len(drawn) < DRAWS * of.n_samples and 4 * len(drawn) * math.prod(drawn.shape) <= MAX_HELD:
+            drawn.read()  # once, as the draws overlap
+        candidates = torch.arange(len(drawn))
+        return measure_baseline(measure, drawn.read, candidates, of.n_samples, of.seed, regions, similarities, progress)
 
 
 def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> PixelPartition:

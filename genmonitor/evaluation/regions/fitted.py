@@ -52,20 +52,16 @@ class Fitted:
             probe: some generated images, on the device to evaluate on.
             comm: the processes that evaluate together.
         """
-        mine = comm.rank_indices(len(split.for_comparison))
-        real = split.compared.read([split.for_comparison[i] for i in mine]) if len(mine) else probe[:0].cpu()
-        origin = {  # of rank zero's images, the first of all
-            "from": split.compared.name,
-            "indices": split.for_comparison,
-            "count": len(real),
-            "sha256": fingerprint(real),
-        }
+        compared = split.comparison
+        real = compared.read(comm.rank_indices(len(compared)))
+        # the fingerprint is that of rank zero's images, the first of all
+        origin = {"from": compared.name, "indices": compared.indices, "count": len(real), "sha256": fingerprint(real)}
         with comm.all_ranks_or_none():  # the first process may have no images where there are fewer than processes
             nearest = NearestImages.of(split, real) if comm.rank == 0 and len(real) else None
         real = real.to(probe.device)
         of = finder.settings
         cms = RegionMetric(regions.partition, regions.kernel, of.block_size)
-        testable = min(len(split.for_comparison), of.n_samples) >= MIN_SAMPLES
+        testable = min(len(compared), of.n_samples) >= MIN_SAMPLES
         return cls(regions, real, origin, RegionMetrics(cms, finder.to_sites(real), of.seed, testable), nearest)
 
 
@@ -92,9 +88,9 @@ class NearestImages:
             real: images that are compared with [m, C, H, W].
         """
         size = max(1, real[0].numel() * real.element_size())
-        count = max(1, min(MAX_IMAGES, MAX_BYTES // size))
-        indices = split.for_baseline[:count].tolist()
-        return cls.among(split.source.read(indices), indices, real)
+        images = split.baseline.first(max(1, min(MAX_IMAGES, MAX_BYTES // size)))
+        assert split.baseline.indices is not None
+        return cls.among(images, split.baseline.indices[: len(images)], real)
 
     @classmethod
     def among(cls, images: Tensor, indices: list[int], real: Tensor) -> NearestImages:

@@ -16,7 +16,7 @@ from genmonitor.cli.inputs.encoding import (
 )
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.distributed import SingleProcess
 
 CPU = torch.device("cpu")
@@ -24,7 +24,7 @@ NAMES = ["1", "2", "3"]
 
 
 def held(values):
-    return ImageSource(values)
+    return ImageSet(values)
 
 
 IMAGES = Outputs("a", NAMES, images=held(torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))))

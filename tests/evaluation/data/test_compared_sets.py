@@ -12,13 +12,13 @@ from genmonitor.evaluation.data.compared_sets import (
     copy_notes,
     sample_size,
 )
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 
 REAL = torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
 
 def notes_of(real, **sets):
-    return copy_notes({name: ImageSource(images) for name, images in sets.items()}, ImageSource(real))
+    return copy_notes({name: ImageSet(images) for name, images in sets.items()}, ImageSet(real))
 
 
 def test_all_generated_images_are_compared_where_real_ones_suffice():
@@ -61,12 +61,12 @@ def test_regions_need_some_real_images():
 )
 def test_sets_that_do_not_go_together_are_refused(images, message):
     with pytest.raises(ValueError, match=message):
-        check_set("other", ImageSource(images, name="`other`"), ImageSource(REAL), patch_size=1)
+        check_set("other", ImageSet(images, name="`other`"), ImageSet(REAL), patch_size=1)
 
 
 def test_patches_have_to_tile():
     with pytest.raises(ValueError, match="`patch_size` to divide the size 4×4 of `fake`, but got 3"):
-        check_set("fake", ImageSource(REAL), ImageSource(REAL), patch_size=3)
+        check_set("fake", ImageSet(REAL), ImageSet(REAL), patch_size=3)
 
 
 def test_only_sets_of_one_size_are_pairs():

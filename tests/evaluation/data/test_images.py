@@ -7,7 +7,9 @@ import torch
 from _helpers.meta_tensor import MetaTensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from genmonitor.evaluation.data.images import ImageSource, StreamedItems, find_images, fingerprint
+from genmonitor.evaluation.data import images as module
+from genmonitor.evaluation.data.images import ImageSet, StreamedItems, find_images, fingerprint
+from genmonitor.training_state.data import preserve_data
 
 IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(6)
@@ -36,7 +38,7 @@ def test_find_images_in_every_common_kind_of_batch(batch, key):
 def test_images_of_a_subclass_of_tensor_are_read_as_tensors():
     images, gray = MetaTensor(IMAGES), MetaTensor(IMAGES[:, 0])
     assert {type(find_images(batch, None)) for batch in (images, gray, {"image": images})} == {torch.Tensor}
-    read = ImageSource(TensorDataset(images), None, "data").read([4, 0])
+    read = ImageSet(TensorDataset(images), None, "data").read([4, 0])
     assert type(read) is torch.Tensor
     assert torch.equal(read, IMAGES[[4, 0]])
 
@@ -85,33 +87,33 @@ def collate(items):
     ],
 )
 def test_image_source_reads_data_of_any_kind_by_index(data):
-    source = ImageSource(data, None, "the training data")
+    source = ImageSet(data, None, "the training data")
     assert len(source) == 6
     assert torch.equal(source.read([4, 0, 0, 5]), IMAGES[[4, 0, 0, 5]])
 
 
 def test_image_source_uses_the_loaders_collate_function():
-    source = ImageSource(DataLoader(TensorDataset(IMAGES, LABELS), 2, collate_fn=collate), None, "the training data")
+    source = ImageSet(DataLoader(TensorDataset(IMAGES, LABELS), 2, collate_fn=collate), None, "the training data")
     assert torch.equal(source.read(range(6)), IMAGES + 1)
 
 
 def test_image_source_reads_several_batches_in_order():
     images = torch.arange(300.0).view(-1, 1, 1, 1).expand(-1, 1, 2, 2)
     order = torch.randperm(300)
-    assert torch.equal(ImageSource(images, None, "x").read(order.tolist()), images[order])
+    assert torch.equal(ImageSet(images, None, "x").read(order.tolist()), images[order])
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
 def test_image_source_reads_integers_as_0_to_255(dtype):
     pixels = (IMAGES * 255).round().to(dtype)
-    read = ImageSource(pixels, None, "x").read([0, 1])
+    read = ImageSet(pixels, None, "x").read([0, 1])
     assert read.dtype == torch.float32
     torch.testing.assert_close(read, pixels[:2] / 255)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 def test_image_source_reads_floats_as_float32(dtype):
-    assert ImageSource(IMAGES.to(dtype), None, "x").read([0]).dtype == torch.float32
+    assert ImageSet(IMAGES.to(dtype), None, "x").read([0]).dtype == torch.float32
 
 
 class Stream(IterableDataset):
@@ -133,7 +135,7 @@ class Stream(IterableDataset):
 )
 def test_image_source_refuses_what_are_no_images(data, message):
     with pytest.raises(ValueError, match=message):
-        ImageSource(data, None, "the training data").read([0, 1])
+        ImageSet(data, None, "the training data").read([0, 1])
 
 
 class TooLong(TensorDataset):
@@ -143,25 +145,25 @@ class TooLong(TensorDataset):
 
 def test_image_source_says_that_a_length_is_wrong():
     with pytest.raises(ValueError, match=r"the training data to hold 9 images, .* but there is none at 7"):
-        ImageSource(TooLong(IMAGES), None, "the training data").read([7])
+        ImageSet(TooLong(IMAGES), None, "the training data").read([7])
 
 
 def test_image_source_finds_its_root_through_subsets():
     inner = TensorDataset(IMAGES)
-    source = ImageSource(Subset(Subset(inner, [5, 3, 1]), [2, 0]), None, "x")
+    source = ImageSet(Subset(Subset(inner, [5, 3, 1]), [2, 0]), None, "x")
     assert source.root() is inner
-    assert source.places([1, 0, 1]) == [5, 1, 5]
+    assert source.subset([1, 0, 1]).places() == [5, 1, 5]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_image_source_refuses_images_of_several_sizes(workers):
     images = DataLoader([torch.zeros(1, 8, 8)] * 150 + [torch.zeros(1, 8, 9)], num_workers=workers)
     with pytest.raises(ValueError, match=r"images of x of one size, but .*\[1, 8, 9\] at entry 150.* Resize them in"):
-        ImageSource(images, None, "x").read(range(151))
+        ImageSet(images, None, "x").read(range(151))
 
 
 def test_image_source_refuses_a_key_to_one_image_only():
-    source = ImageSource(DataLoader(list(IMAGES[:, :1])), 0, "the training data")
+    source = ImageSet(DataLoader(list(IMAGES[:, :1])), 0, "the training data")
     with pytest.raises(
         ValueError, match=r"one image from each of 6 items of the training data, but got 1.*`image_key=`"
     ):
@@ -180,7 +182,7 @@ class Augmented(Dataset):
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_image_source_reads_an_augmented_image_alike(workers):
-    source = ImageSource(DataLoader(Augmented(), num_workers=workers), None, "x")
+    source = ImageSet(DataLoader(Augmented(), num_workers=workers), None, "x")
     first = source.read(range(200))
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
@@ -211,13 +213,13 @@ def begun():
 def test_image_source_moves_no_generator_of_the_loader(begun):
     data, generator, _ = begun
     state = generator.get_state()
-    ImageSource(data, None, "x").read(range(6))
+    ImageSet(data, None, "x").read(range(6))
     assert torch.equal(generator.get_state(), state)
 
 
 def test_image_source_takes_no_batch_from_the_loader(begun):
     data, _, iterator = begun
-    ImageSource(data, None, "x").read(range(6))
+    ImageSet(data, None, "x").read(range(6))
     assert data.dataset.read == 2
     assert sum(len(batch) for (batch,) in iterator) == 4
 
@@ -243,9 +245,9 @@ class Flipped(Dataset):
 
 
 def test_image_source_notices_flips_that_cannot_be_seeded():
-    (note,) = ImageSource(Flipped(500), None, "the data").reading_notes(range(500))
+    (note,) = ImageSet(Flipped(500), None, "the data").reading_notes()
     assert "an image of the data differs each time it is read" in note
-    assert ImageSource(Flipped(500).images, None, "x").reading_notes(range(500)) == ()
+    assert ImageSet(Flipped(500).images, None, "x").reading_notes() == ()
 
 
 @pytest.mark.parametrize(
@@ -266,7 +268,25 @@ def test_two_tensors_of_images_in_a_dictionary_are_refused():
         find_images(batch, None)
 
 
-def test_streamed_items_are_a_dataset_that_says_how_many():
-    items = StreamedItems(["a", "b"])
-    assert (len(items), items[1]) == (2, "b")
-    assert "the data can only be streamed, so its first 2 images" in items.note("the data")
+def test_a_set_of_streamed_items_says_how_many_there_are():
+    (note,) = ImageSet(StreamedItems([IMAGES[0], IMAGES[1]]), None, "the data").notes()
+    assert "the data can only be streamed, so its first 2 images" in note
+
+
+def test_a_subset_reads_an_augmented_image_as_its_set_does():
+    whole = ImageSet(Augmented(), None, "x")
+    assert torch.equal(whole.subset([150, 3]).subset([1]).read(), whole.read([3]))
+
+
+def test_images_that_were_all_read_are_read_once_unless_they_are_large(monkeypatch):
+    data = Counting(IMAGES)
+    some = ImageSet(data, None, "x").subset([4, 0, 2])
+    with preserve_data({}):  # which restores the count at its end
+        assert torch.equal(some.read(), IMAGES[[4, 0, 2]])
+        assert torch.equal(some.read([2, 0]), IMAGES[[2, 4]])
+        assert data.read == 3
+        monkeypatch.setattr(module, "MAX_HELD", 3 * IMAGES[0].nbytes - 1)
+        some = some.subset([0, 1, 2])
+        some.read()
+        some.read([0])
+        assert data.read == 3 + 3 + 1

@@ -6,10 +6,9 @@ from _helpers.evaluations import ScriptedCollective, labeled
 from torch.utils.data import Dataset, TensorDataset
 
 from genmonitor.evaluation.data import real_subset
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import RealSubset, choose_by_prompt, find_prompts, subset_by_prompt
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.real_subset import choose_by_prompt, find_prompts, subset_by_prompt
 from genmonitor.evaluation.distributed import SingleProcess
 
 
@@ -19,7 +18,7 @@ def numbered(count, start=0):
 
 
 def subset(count, n, shape=(1, 2, 2)):
-    return RealSubset.at_random(ReferenceImages(given=numbered(count)), n, 0, shape)
+    return ImageSet(numbered(count)).to_compare(n, 0, shape)
 
 
 def test_real_subset_is_n_images_at_random():
@@ -104,7 +103,7 @@ def test_find_prompts_describes_a_batch_without_any(batch, key, labels, said):
 
 def choose(prompts, labels, n, seed=0):
     data = TensorDataset(torch.zeros(len(labels), 1, 2, 2), torch.tensor(labels))
-    source = ImageSource(data, None, "`real_images`")
+    source = ImageSet(data, None, "`real_images`")
     return choose_by_prompt(source, None, Prompts(prompts), n, seed)
 
 
@@ -161,7 +160,7 @@ class Augmented(Dataset):
 @pytest.mark.parametrize(
     "use",
     [
-        lambda data: choose_by_prompt(ImageSource(data, None, "the data"), None, Prompts(range(3)), 6, seed=0),
+        lambda data: choose_by_prompt(ImageSet(data, None, "the data"), None, Prompts(range(3)), 6, seed=0),
         lambda data: subset_of(data, n=6),
     ],
     ids=["choose_by_prompt", "subset_by_prompt"],
@@ -173,7 +172,7 @@ def test_choosing_leaves_the_datasets_own_generator_alone(use):
 
 
 def subset_of(data, n):
-    reference = ReferenceImages(given=data)
+    reference = ImageSet(data)
     shape = tuple(data[0][0].shape) if not isinstance(data, Augmented) else (1, 2, 2)
     return subset_by_prompt(reference, None, Prompts(range(3)), n, 0, shape, SingleProcess())
 
@@ -196,5 +195,5 @@ def test_subset_by_prompt_says_that_images_are_few():
 
 def test_subset_by_prompt_takes_the_choice_of_rank_zero():
     comm = ScriptedCollective(rank=1, sent=[2, 0, 1])
-    subset, _ = subset_by_prompt(ReferenceImages(given=labeled(30)), None, Prompts(range(3)), 3, 0, (1, 4, 4), comm)
+    subset, _ = subset_by_prompt(ImageSet(labeled(30)), None, Prompts(range(3)), 3, 0, (1, 4, 4), comm)
     assert torch.equal(subset.read(range(3)), labeled(30).tensors[0][[2, 0, 1]])

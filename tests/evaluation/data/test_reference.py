@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
 from genmonitor.evaluation.data.reference import (
-    ReferenceImages,
+    ImageSet,
     chosen_patch_size,
     cka_work,
     evenly_spread,
@@ -29,31 +29,31 @@ def numbered(count, start=0):
 
 
 def split(training=None, validation=None, given=None, n_clusters=20, n_samples=30, block_size=None, seed=0):
-    reference = ReferenceImages(given=given, training=training, validation=validation)
+    reference = ImageSet.of_training(training, validation) if given is None else ImageSet(given)
     return split_reference(reference, n_clusters, n_samples, block_size, seed)
 
 
 def for_baseline(found):
-    return found.source.read(found.for_baseline.tolist())[:, 0, 0, 0].tolist()
+    return found.baseline.read()[:, 0, 0, 0].tolist()
 
 
 def compared(found):
-    return found.compared.read(found.for_comparison)[:, 0, 0, 0].tolist()
+    return found.comparison.read()[:, 0, 0, 0].tolist()
 
 
 def test_split_compares_with_validation_data_alone():
     found = split(numbered(100), numbered(50, start=1000))
-    assert max(found.source.read(found.for_clusters)[:, 0, 0, 0].tolist()) < 1000 <= min(compared(found))
+    assert max(found.regions.read()[:, 0, 0, 0].tolist()) < 1000 <= min(compared(found))
     assert sorted(for_baseline(found)) == list(range(100))
-    assert (len(set(found.for_clusters)), len(set(found.for_comparison))) == (20, 30)
+    assert (len(set(found.regions.indices)), len(set(found.comparison.indices))) == (20, 30)
     assert found.notes == ()
 
 
 def test_split_without_validation_data_divides_training_images():
     found = split(numbered(100))
-    assert found.compared is found.source
-    assert not set(found.for_comparison) & set(found.for_baseline.tolist())
-    assert len(found.for_comparison) + len(found.for_baseline) == 100
+    assert found.comparison.root() is found.baseline.root()
+    assert not set(found.comparison.indices) & set(found.baseline.indices)
+    assert len(found.comparison) + len(found.baseline) == 100
     assert found.notes == (AGAINST_TRAINING,)
 
 
@@ -76,26 +76,26 @@ def test_split_notes_overlapping_draws_below_2n(training, notes):
 
 
 def test_split_compares_with_whole_blocks():
-    assert len(split(numbered(100), numbered(29), block_size=8).for_comparison) == 24
+    assert len(split(numbered(100), numbered(29), block_size=8).comparison) == 24
 
 
 def test_split_follows_its_seed_alone():
     first = split(numbered(100), numbered(50))
     torch.manual_seed(9)
     again, other = (split(numbered(100), numbered(50), seed=seed) for seed in (0, 1))
-    assert again.for_clusters == first.for_clusters
-    assert again.for_comparison == first.for_comparison != other.for_comparison
-    assert torch.equal(again.for_baseline, first.for_baseline)
-    assert other.for_clusters == first.for_clusters
+    assert again.regions.indices == first.regions.indices
+    assert again.comparison.indices == first.comparison.indices != other.comparison.indices
+    assert again.baseline.indices == first.baseline.indices
+    assert other.regions.indices == first.regions.indices
 
 
 def test_split_finds_clusters_in_all_images_that_the_budget_allows():
-    assert split(numbered(100), n_clusters=None).for_clusters == list(range(100))
-    assert len(split(numbered(6000), n_clusters=None).for_clusters) == 5000
+    assert split(numbered(100), n_clusters=None).regions.indices == list(range(100))
+    assert len(split(numbered(6000), n_clusters=None).regions.indices) == 5000
 
 
 def test_split_spreads_images_for_clusters_over_the_data():  # which is often ordered by class
-    chosen = split(numbered(1000), n_clusters=50).for_clusters
+    chosen = split(numbered(1000), n_clusters=50).regions.indices
     assert all(20 * i <= index < 20 * (i + 1) for i, index in enumerate(chosen))
     assert len({index % 10 for index in chosen}) > 5  # or its classes take turns
 
@@ -146,7 +146,7 @@ def test_split_takes_compared_images_out_of_the_training_set():
     images = TensorDataset(numbered(100))
     found = split(DataLoader(images), DataLoader(Subset(images, range(50, 100))))
     assert not set(compared(found)) & set(for_baseline(found))
-    assert len(found.for_baseline) == 100 - 30
+    assert len(found.baseline) == 100 - 30
     assert found.notes[0].startswith("30 of the 30 validation images that were chosen are training images too")
 
 
@@ -168,13 +168,13 @@ def test_split_signature_tells_other_images():
 
 
 def test_reference_without_validation_compares_with_training():
-    assert ReferenceImages(training=numbered(5)).compared().name == "the training data"
-    assert ReferenceImages(training=numbered(5), validation=numbered(5)).compared().name == "the validation data"
+    assert ImageSet.of_training(numbered(5), None).compared.name == "the training data"
+    assert ImageSet.of_training(numbered(5), numbered(5)).compared.name == "the validation data"
 
 
 def test_reference_calls_a_given_set_by_its_name():
     with pytest.raises(ValueError, match="Expected the photos to be a Dataset"):
-        ReferenceImages(given=3, name="the photos").source()
+        len(ImageSet(3, name="the photos"))
 
 
 class Millions:
@@ -193,15 +193,15 @@ def test_split_of_millions_of_images_is_quick_and_small(validated):
     tracemalloc.start()
     try:
         start = time.perf_counter()
-        found = split_reference(ReferenceImages(**data), 1000, 1200, None, seed=0)
+        found = split_reference(ImageSet.of_training(**data), 1000, 1200, None, seed=0)
         seconds, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert seconds < 2
     assert peak < 200 * 2**20
-    assert len(found.for_clusters) == 1000
-    assert len(set(found.for_comparison)) == 1200
-    assert validated or not set(found.for_comparison) & set(found.for_baseline.tolist())
+    assert len(found.regions.indices) == 1000
+    assert len(set(found.comparison.indices)) == 1200
+    assert validated or not set(found.comparison.indices) & set(found.baseline.indices)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from genmonitor.evaluation.data import streams
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.streams import is_stream, take_items
 
 
@@ -25,7 +25,7 @@ class Stream(IterableDataset):
 
 
 def values(items):
-    return ImageSource(items, None, "x").read(range(len(items)))[:, 0, 0, 0].tolist()
+    return ImageSet(items, None, "x").read(range(len(items)))[:, 0, 0, 0].tolist()
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 50])

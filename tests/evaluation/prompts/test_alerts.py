@@ -16,7 +16,7 @@ from _helpers.evaluations import (
 )
 
 from genmonitor import GaussianKernel
-from genmonitor.evaluation import ReferenceImages, SingleProcess
+from genmonitor.evaluation import ImageSet, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import commit_evaluation
@@ -143,7 +143,7 @@ def test_samples_more_spread_than_real_images_may_settle_down():
         return torch.rand(n, 1, 4, 4, generator=torch.Generator().manual_seed(seed))
 
     settled = [noise(60, 0), noise(60, 1), *(0.5 + 0.2 * noise(60, i) for i in range(2, 5))]
-    unbounded, bounded = diversity(ReferenceImages()), diversity(0.5 + 0.2 * noise(90, 9))
+    unbounded, bounded = diversity(ImageSet()), diversity(0.5 + 0.2 * noise(90, 9))
     assert any(alerts_of(unbounded, settled))
     assert not any(alerts_of(bounded, settled))
 

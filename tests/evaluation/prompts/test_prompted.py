@@ -8,8 +8,7 @@ from torch import nn
 
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings
-from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.distributed import SingleProcess
 
 IMAGES = torch.rand(12, 1, 2, 2, generator=torch.Generator().manual_seed(0))
@@ -35,7 +34,7 @@ def fitted(subset, comm=None, **arguments):
 
 
 def real_subset():
-    return RealSubset.at_random(ReferenceImages(given=IMAGES), 12, 0, (1, 2, 2))
+    return ImageSet(IMAGES).to_compare(12, 0, (1, 2, 2))
 
 
 def lengths(texts):

@@ -9,8 +9,8 @@ from _helpers.evaluations import halves
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition, compare
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
+from genmonitor.evaluation.data.images import ImageSet, fingerprint
+from genmonitor.evaluation.data.reference import split_reference
 from genmonitor.evaluation.regions.clustering import content_order
 from genmonitor.evaluation.regions.finder import (
     SKETCH,
@@ -39,7 +39,7 @@ def finder(to_sites=None, **settings):
 
 
 def split():
-    return split_reference(ReferenceImages(given=IMAGES), 40, 24, None, 0)
+    return split_reference(ImageSet(IMAGES), 40, 24, None, 0)
 
 
 def find(**settings):
@@ -59,12 +59,12 @@ def test_region_finder_finds_what_varies_together(found):
 
 def test_region_finder_takes_the_kernels_width_from_real_images(found):
     used = split()
-    assert found.kernel == GaussianKernel().resolved(used.source.read(used.for_clusters).flatten(1))
+    assert found.kernel == GaussianKernel().resolved(used.regions.read().flatten(1))
 
 
 def test_region_finder_keeps_the_matrix_and_the_average(found):
     used = split()
-    images = used.source.read(used.for_clusters)
+    images = used.regions.read()
     images = images[content_order(images)]
     assert torch.equal(found.average, images.mean(0))
     assert torch.equal(found.cka, pixel_cka(images, kernel=found.kernel, tolerance=CLUSTER_TOLERANCE))
@@ -74,7 +74,7 @@ def test_region_finder_keeps_the_matrix_and_the_average(found):
 def test_region_finder_takes_the_mean_of_mini_batches(found):
     fitted = find(batch_estimator=10)
     used = split()
-    images = used.source.read(used.for_clusters)
+    images = used.regions.read()
     images = images[content_order(images)]
     assert torch.equal(fitted.cka, pixel_cka(images, kernel=found.kernel, batch_estimator=10))
     assert not torch.equal(fitted.cka, found.cka)
@@ -110,7 +110,7 @@ def test_region_finder_says_what_it_does():
 
 
 def test_region_finder_refuses_a_set_too_small_for_clusters():
-    few = split_reference(ReferenceImages(given=IMAGES[:8]), None, 24, None, 0)
+    few = split_reference(ImageSet(IMAGES[:8]), None, 24, None, 0)
     with pytest.raises(ValueError, match="at least 10 images, 10 and 2 per cluster, but got 8"):
         finder().find(few, CPU)
 
@@ -131,7 +131,7 @@ def test_region_finder_finds_the_same_at_every_seed_and_order():
     shuffled = torch.randperm(80, generator=torch.Generator().manual_seed(3))
 
     def found_in(images, seed):
-        used = split_reference(ReferenceImages(given=images), None, 24, None, seed)
+        used = split_reference(ImageSet(images), None, 24, None, seed)
         return finder(n_cluster_images=None, seed=seed).find(used, CPU)
 
     first = found_in(IMAGES, 0)
