@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prefix", metavar="P", type=nonempty, help="of the monitor to go by (default: the first that ranks)")
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Find the evaluation to keep, and its checkpoint."""
     from genmonitor.callbacks.checkpoints.files import find_files, read_checkpoint
 
@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"has those of the steps {', '.join(map(str, sorted(saved))) or 'none'}. Train with "
             "ModelCheckpoint(monitor=monitor.key), which keeps it."
         )
-    return {"checkpoint": str(saved[step]), "epoch": epoch, "step": step, "message": best["message"]}
+    result = {"checkpoint": str(saved[step]), "epoch": epoch, "step": step, "message": best["message"]}
+    return result, result["checkpoint"]
 
 
 def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
@@ -48,8 +49,3 @@ def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
         names = ", ".join(monitor.prefix for monitor in monitors)
         raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {names}.")
     return dict(next(iter(ranked.values())))
-
-
-def show(result: dict[str, Any]) -> str:
-    """Format the result as text."""
-    return str(result["checkpoint"])

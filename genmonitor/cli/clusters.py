@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.text import Text
-
 from genmonitor._formatting import as_sentence
 from genmonitor._io import signals_deferred
 from genmonitor.cli.arguments import (
@@ -22,11 +20,10 @@ from genmonitor.cli.arguments import (
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import images_of, read_outputs
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.results import Result, check_writable, shown_finding, shown_map, shown_table, stacked
+from genmonitor.cli.results import Result, check_writable
 from genmonitor.evaluation.data.reference import chosen_patch_size, evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters, patch_notes
-from genmonitor.evaluation.regions.presenter import place_data
-from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.regions.presenter import place_data, region_lines
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.cka import check_patches
 from genmonitor.plotting import pixel_clusters as plots
@@ -50,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=nonempty_path, default=Path("runs/clusters"), metavar="FOLDER", help="(default: runs/clusters)")
 
 
-def run(args: argparse.Namespace) -> Result:
+def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Find the clusters, and write the partition and its figures."""
     check_writable(args.out)
     with show_progress("reading images") as progress:
@@ -72,9 +69,11 @@ def run(args: argparse.Namespace) -> Result:
         "cka": plots.cka_matrix(found.cka, partition.labels),
     }
     with show_progress("drawing them"), signals_deferred():
-        files = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
+        drawn = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
         partition.save(folder.path / "partition.npz")
-    return {
+    notes = [as_sentence(note) for note in (*found.notes(), *patch_notes(partition, of.patch_size))]
+    files = [str(folder.path / "partition.npz"), *drawn]
+    result = {
         "images": len(images),
         "gamma": kernel.gamma,
         "linkage": found.linkage,
@@ -83,28 +82,17 @@ def run(args: argparse.Namespace) -> Result:
             name: {**place_data(partition, label), "stability": stability.get(name)}
             for name, label in partition.regions().items()
         },
-        "notes": [as_sentence(note) for note in (*found.notes(), *patch_notes(partition, of.patch_size))],
+        "notes": notes,
         "labels": partition.labels.tolist(),
-        "files": [str(folder.path / "partition.npz"), *files],
+        "files": files,
     }
-
-
-def show(result: Result) -> Text:
-    """Return the result for the terminal."""
-    rows = [
-        [name, of["sites"], "" if of["stability"] is None else f"{of['stability']:.2f}", of["where"]]
-        for name, of in result["regions"].items()
+    text = [
+        f"{partition.num_clusters} clusters by {found.linkage} linkage in {len(images)} images.",
+        f"Stability {stability['overall']:.2f}: agreement of halves of the images, 1 if identical, 0 by chance.",
+        "",
+        *region_lines(partition, stability),
+        "",
+        *notes,
+        *files,
     ]
-    labels = {name: of["label"] for name, of in result["regions"].items()}
-    count, agreement = sum(name != "constant" for name in labels), result["stability"]["overall"]
-    return stacked(
-        shown_finding(f"{count} clusters by {result['linkage']} linkage in {result['images']} images.", bad=False),
-        f"Stability {agreement:.2f}: agreement of halves of the images, 1 if identical, 0 by chance.",
-        "",
-        shown_map(result["labels"]),
-        "",
-        shown_table(Table(["region", "sites", "stability", "where"], rows), labels),
-        "",
-        *result["notes"],
-        *result["files"],
-    )
+    return result, "\n".join(text)

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
+from genmonitor._places import map_of_characters
 from genmonitor.cli import results
 from genmonitor.cli.arguments import (
     IMAGES,
@@ -29,9 +28,7 @@ from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_data, class_table
 from genmonitor.evaluation.distributed import current_processes
-from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.text.comparison import closer_table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition, load_partition, region_key
 from genmonitor.report.folder import RunFolder
@@ -82,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, "compare")
 
 
-def run(args: argparse.Namespace) -> Result:
+def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Compare, and write figures, a manifest and the report."""
     comm = current_processes()
     results.check_out(args.out)
@@ -107,40 +104,10 @@ def run(args: argparse.Namespace) -> Result:
     )
     with show_progress("writing the report"):
         written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
-    labels = comparison.partition.labels.tolist()
-    found = {**comparison.to_dict(), "labels": labels, **written}
-    return found | {"failed": failures(args.fail_if, *_gated(comparison))}
-
-
-def show(result: Result) -> Text:
-    """Return the result for the terminal, the finding first."""
-    regions = result["regions"]
-    labels = {name: of["label"] for name, of in regions.items()}
-    bad: list[str] = []
-    if "differences" in result:
-        sites = {name: of["sites"] for name, of in regions.items()}
-        values, names = (result["values"], result["other_values"]), result["names"]
-        table = closer_table(result["differences"], values, names, {"image": sum(sites.values()), **sites})
-    else:
-        table = region_table(regions)
-        bad = [name for name, of in regions.items() if of["differs"]]
-    by_class: list[str | Text] = []
-    if "classes" in result:
-        wrong = [name for name, of in result["classes"].items() if of["differs"]]
-        by_class = [results.shown_table(class_table(result["classes"]), differing=wrong), ""]
-    return results.stacked(
-        results.shown_finding(result["finding"], bool(bad)),
-        *(finding["text"] for finding in result["findings"][1:]),
-        f"{result['split']}.",
-        "",
-        results.shown_map(result["labels"]),
-        "",
-        f"Regions, {result['n_samples']} images",
-        results.shown_table(table, labels, bad),
-        "",
-        *by_class,
-        *results.closing_lines(result),
-    )
+    labels = comparison.partition.labels
+    found = {**comparison.to_dict(), "labels": labels.tolist(), **written}
+    found["failed"] = failures(args.fail_if, *_gated(comparison))
+    return found, "\n".join([str(comparison), "", *map_of_characters(labels), "", results.report_line(found)])
 
 
 def _read_partition(path: Path) -> PixelPartition:

@@ -77,9 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> Result:
+def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Measure, and write figures, tables, a manifest and the page."""
-    return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure)
+    return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure, _tables, _remarks)
 
 
 def _tables(result: Result) -> list[Table]:
@@ -100,9 +100,6 @@ def _remarks(result: Result) -> list[str]:
         ),
         *([f"Gaussian kernels: {', '.join(sigmas)}."] if sigmas else []),
     ]
-
-
-show = partial(results.shown_result, tables=_tables, remarks=_remarks)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:

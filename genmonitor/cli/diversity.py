@@ -7,7 +7,6 @@ import argparse
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from genmonitor._io import Progress
@@ -73,10 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> Result:
+def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Measure, and write figures, a table, a manifest and the page."""
     places = [args.outputs, args.real] if args.real else [args.outputs]
-    return results.run_measurement(NAME, args, places, _find_prompts, _measure)
+    return results.run_measurement(NAME, args, places, _find_prompts, _measure, _tables)
 
 
 def _tables(result: Result) -> list[Table]:
@@ -86,9 +85,6 @@ def _tables(result: Result) -> list[Table]:
     errors = {key.removesuffix("_error"): f"{value:.2g}" for key, value in values.items() if key.endswith("_error")}
     columns |= {name: [of.get(spec.key, "") for spec in known] for name, of in (("±", errors), ("real", real)) if of}
     return [Table(list(columns), list(zip(*columns.values(), strict=True))), results.as_table(result["modes"])]
-
-
-show = partial(results.shown_result, tables=_tables)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:

@@ -7,6 +7,7 @@ import argparse
 import importlib
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
+from textwrap import fill
 from typing import Any, NoReturn
 
 from genmonitor.cli.processes import Group, launcher_hidden, processes_of
@@ -129,8 +131,8 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
         try:
             group = working.enter_context(processes_of(args, words, launched))
             progress_shows(group.rank == 0 and not args.quiet)
-            result = command.run(args)
-            text = _format(command, args, result)
+            result, text = command.run(args)
+            text = _format(args, result, text)
             message, status = _verdict(result)
         except KeyboardInterrupt:
             message, status = f"interrupted{_kept(command)}", INTERRUPTED
@@ -213,21 +215,12 @@ def _kept(command: Any) -> str:
     return getattr(command, "KEPT_WHEN_STOPPED", "")
 
 
-def _format(command: Any, args: argparse.Namespace, result: dict[str, Any]) -> str:
-    """Return a result as JSON, as its first line, in color for a terminal, or as plain text for a file or a pipe."""
-    from rich.console import Console
-    from rich.text import Text
+def _format(args: argparse.Namespace, result: dict[str, Any], text: str) -> str:
+    """Return a result as JSON, as its first line, or as text whose long lines are broken between words."""
+    from genmonitor.evaluation.text.table import terminal_width
 
     if args.json:
         return json.dumps(result, indent=1)
-    shown = command.show(result)
-    text = Text(shown) if isinstance(shown, str) else shown
-    if args.quiet:
-        text = text.split("\n")[0]
-    console = Console()
-    if not console.is_terminal:
-        return str(text.plain)
-    colored = console.color_system is not None and not console.no_color
-    with console.capture() as captured:
-        console.print(text if colored else Text(text.plain))
-    return captured.get().rstrip("\n")
+    lines = text.split("\n")[: 1 if args.quiet else None]
+    width = terminal_width() or math.inf
+    return "\n".join(line if len(line) <= width else fill(line, int(width)) for line in lines)

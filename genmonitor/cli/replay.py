@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--script", metavar="FILE.py", type=nonempty_path, help="the script that trained, for classes beside it")
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Measure again and compare with what was logged."""
     from genmonitor.callbacks.replay import logged_evaluation, replay
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         replayed = replay(args.run, args.checkpoint, args.setup, config=args.config, script=args.script)
     logged = manifest["repeatable"]
     then, now = manifest["versions"], versions()
-    return {
+    result = {
         "values": {name: {"logged": logged[name], "replayed": replayed[name]} for name in logged if name in replayed},
         "not_replayed": [name for name in logged if name not in replayed],
         "not_logged": {name: value for name, value in replayed.items() if name not in logged},
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "processes": manifest["processes"],
         "other_versions": {name: then[name] for name in then if now.get(name) != then[name]},
     }
+    return result, show(result)
 
 
 def _is_same(logged: float, replayed: float) -> bool:

@@ -37,14 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FOLDER", type=nonempty_path, help="the folder of the merged run")
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Write the page."""
     if (len(args.run) > 1) != (args.out is not None):
         raise ValueError("--out FOLDER is required when merging several runs, and not allowed with one.")
     report = write_report(find_folder(args.run[0])) if args.out is None else _merge(args.run, args.out)
     run = read_run(report.parent)
     monitors = {monitor.prefix: _as_data(monitor) for monitor in run.monitors}
-    return {"report": str(report), "monitors": monitors, "unreadable": run.unreadable}
+    result = {"report": str(report), "monitors": monitors, "unreadable": run.unreadable}
+    return result, "\n".join([*run.unreadable, f"Report: {report}"])
 
 
 def _merge(runs: Sequence[Path], out: Path) -> Path:
@@ -107,8 +108,3 @@ def _as_data(monitor: MonitorRun) -> dict[str, Any]:
         "values": monitor.records[-1],
         "baseline": monitor.baseline,
     }
-
-
-def show(result: dict[str, Any]) -> str:
-    """Format the result as text."""
-    return "\n".join([*result["unreadable"], f"Report: {result['report']}"])

@@ -10,15 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._io import Progress, signals_deferred
 from genmonitor._manifest import versions
-from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device, encode, encoder_range
 from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
@@ -28,9 +24,9 @@ from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.table import aligned_rows, within
+from genmonitor.evaluation.text.table import on_screen
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.plotting.style import Drawing, cluster_color
+from genmonitor.plotting.style import Drawing
 from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
@@ -105,7 +101,9 @@ def run_measurement(
     places: Sequence[str],
     find_prompts: Callable[[argparse.Namespace, Sequence[Outputs]], PromptRows | None],
     measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Progress], Measurement],
-) -> Result:
+    tables: Callable[[Result], Sequence[Table]],
+    remarks: Callable[[Result], Sequence[str]] = lambda _: (),
+) -> tuple[Result, str]:
     """Read outputs and prompts, encode and measure them, and write the result. Every process calls it.
 
     Args:
@@ -114,9 +112,11 @@ def run_measurement(
         places: folders or files of the sets of outputs.
         find_prompts: reads the prompts of these sets, and refuses what cannot be measured before it is encoded.
         measure: measures the encoded sets.
+        tables: of a result, for the terminal.
+        remarks: on these tables.
 
     Returns:
-        "finding", "values", the measurement's data, "notes", and what `write_result` returns.
+        "finding", "values", the measurement's data, "notes", and what `write_result` returns; and the same as text.
     """
     comm = current_processes()
     check_out(args.out)
@@ -141,13 +141,11 @@ def run_measurement(
         written = write_result(
             args.out, command, command, lambda folder: write_measurement(folder, command, found, manifest)
         )
-    return {
-        "finding": str(found.findings[0]),
-        "values": found.values,
-        **found.rows,
-        **found.data,
-        "notes": found.notes,
-    } | written
+    result: Result = {"finding": str(found.findings[0]), "values": found.values, **found.rows, **found.data}
+    result |= {"notes": found.notes} | written
+    shown = [part for table in tables(result) for part in (on_screen(table), "")]
+    notes = [f"Note: {as_sentence(note)}" for note in found.notes]
+    return result, "\n".join([result["finding"], "", *shown, *remarks(result), *notes, report_line(result)])
 
 
 def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> None:
@@ -177,23 +175,9 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     )
 
 
-def shown_result(
-    result: Result, tables: Callable[[Result], list[Table]], remarks: Callable[[Result], list[str]] = lambda _: []
-) -> Text:
-    """Return a result for the terminal: the finding, its tables, remarks on them, notes and the path of the page."""
-    parts = [part for table in tables(result) for part in (shown_table(table), "")]
-    return stacked(Text(result["finding"], "bold"), "", *parts, *remarks(result), *closing_lines(result))
-
-
-def stacked(*parts: str | Text) -> Text:
-    """Return parts one below the other."""
-    return Text("\n").join([Text(part) if isinstance(part, str) else part for part in parts])
-
-
-def closing_lines(result: Result) -> list[str]:
-    """Return the lines below a result: its notes, and where the page is."""
-    replaced = ", replacing an earlier one" if result["replaced"] else ""
-    return [*(f"Note: {as_sentence(note)}" for note in result["notes"]), f"Report: {result['report']}{replaced}"]
+def report_line(result: Result) -> str:
+    """Return the last line of a text: where the page is."""
+    return f"Report: {result['report']}{', replacing an earlier one' if result['replaced'] else ''}"
 
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -262,43 +246,3 @@ def _new_version(parent: Path) -> Path:
             number += 1
         else:
             return place
-
-
-def shown_map(labels: Sequence[Sequence[int]]) -> Text:
-    """Return the map of the regions as characters, in the colors of the figures.
-
-    Args:
-        labels: whole numbers [h, w], 0 for sites that never vary.
-    """
-    sites = torch.tensor(labels)
-    colors = {symbol_of(label): cluster_color(label) for label in sites.unique().tolist()}
-    out = Text("\n".join(map_of_characters(sites)))
-    for symbol, color in colors.items():
-        out.highlight_words([symbol], style=color)
-    return out
-
-
-def shown_table(table: Table, labels: Mapping[str, int] | None = None, differing: Sequence[str] = ()) -> Text:
-    """Return a table for a terminal, as wide as that is, and below it what its columns mean.
-
-    Args:
-        table: text and numbers; the first column names the rows.
-        labels: of the regions, by the names of their rows, in whose colors these are.
-        differing: names of the rows to print in red.
-    """
-    labels, console = labels or {}, Console()
-    width = console.width if console.is_terminal else None  # lines of a file or a pipe may be long
-    shown = within(table, width)
-    header, *rows = ("\n".join(lines) for lines in aligned_rows(shown, width))
-    out = Text(header, "bold")
-    for row, (name, *_) in zip(rows, table.rows, strict=True):
-        line = Text(f"\n{row}", style="red" if name in differing else "")
-        if name in labels:
-            line.stylize(cluster_color(labels[name]), 1, 1 + len(name))
-        out = Text.assemble(out, line)
-    return Text.assemble(out, f"\n\n{shown.legend}" if shown.legend else "")
-
-
-def shown_finding(finding: str, bad: bool) -> Text:
-    """Return the finding, red if something is wrong, else green."""
-    return Text(finding, style="bold red" if bad else "bold green")

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--started-by", type=int, help=argparse.SUPPRESS)
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Evaluate the checkpoints."""
     from genmonitor.callbacks.checkpoints.sweep import sweep
 
@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     with redirect_stdout(sys.stderr):  # the result alone goes where the user may send it
         taken = {name: getattr(args, name) for name in inspect.signature(sweep).parameters if name in args}
         found = sweep(**taken, tell=partial(print, flush=True))
-    return asdict(found) | {"folder": str(found.folder)}
+    result = asdict(found) | {"folder": str(found.folder)}
+    return result, show(result)
 
 
 def show(result: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> Result:
+def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Measure, and write a figure, a table, a manifest and the page."""
     _check_calibration(args)
-    return results.run_measurement(NAME, args, [args.outputs], _find_prompts, _measure)
+    return results.run_measurement(NAME, args, [args.outputs], _find_prompts, _measure, _tables, _remarks)
 
 
 def _tables(result: Result) -> list[Table]:
@@ -79,9 +78,6 @@ def _tables(result: Result) -> list[Table]:
 def _remarks(result: Result) -> list[str]:
     more = len(result["prompts"]) - MAX_ROWS
     return [f"{more} more prompts on the page and with --json."] if more > 0 else []
-
-
-show = partial(results.shown_result, tables=_tables, remarks=_remarks)
 
 
 def _check_calibration(args: argparse.Namespace) -> None:

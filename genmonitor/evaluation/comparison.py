@@ -37,7 +37,7 @@ from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
-from genmonitor.evaluation.text.table import aligned, terminal_width, within
+from genmonitor.evaluation.text.table import on_screen
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.partition import PixelPartition
@@ -136,14 +136,12 @@ class Comparison:
 
     def __str__(self) -> str:
         """Say the findings first, then which images they rest on, the table and the notes."""
-        width = terminal_width()
         if self.table is None:
             table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
             if self.classes:
-                table += f"\n{aligned(within(by_class.class_table(by_class.class_data(self.classes)), width), width)}\n"
+                table += f"\n{on_screen(by_class.class_table(by_class.class_data(self.classes)))}\n"
         else:
-            shown = within(self.table, width)
-            table = f"\n{aligned(shown, width)}\n{shown.legend}\n"
+            table = f"\n{on_screen(self.table)}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         return "\n".join([*map(str, headlines(self.findings)), f"{self.split}.", table, *notes]).rstrip("\n")
 

@@ -38,10 +38,8 @@ def genmonitor(capsys):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Let standard output count as a terminal of 200 columns with all colors."""
-    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLORTERM": "truecolor", "COLUMNS": "200"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("NO_COLOR", raising=False)
+    """Let standard output count as a terminal of 200 columns."""
+    monkeypatch.setattr("genmonitor.evaluation.text.table.terminal_width", lambda: 200)
 
 
 KINDS = ("a cat", "a dog", "a fish")

@@ -73,8 +73,7 @@ def test_diversity_shows_the_modes_on_the_page(found):
 
 def test_diversity_in_a_terminal_begins_with_the_finding(classes, genmonitor, terminal, tmp_path):
     _, said, _ = genmonitor("diversity", classes / "a", "--out", tmp_path)
-    assert said.startswith("\x1b[1m")
-    assert "modes in 36 images." in said
+    assert "modes in 36 images." in said.splitlines()[0]
 
 
 def test_diversity_of_embeddings_takes_a_gaussian(genmonitor, tmp_path):

@@ -71,7 +71,7 @@ def test_help_of_a_command_says_what_it_takes(genmonitor):
 def test_output_reaches_an_ascii_terminal(monkeypatch):
     terminal = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding="ascii"))
-    monkeypatch.setattr(report_command, "run", lambda args: {"report": "löß", "unreadable": []})
+    monkeypatch.setattr(report_command, "run", lambda args: ({}, "Report: löß"))
     assert main(["report", "run"]) == 0
     sys.stdout.flush()
     assert terminal.getvalue() == b"Report: l\\xf6\\xdf\n"
@@ -144,7 +144,7 @@ def test_completion_without_its_library_names_it(genmonitor, monkeypatch):
     ("result", "status"), [({"same": True}, 0), ({"same": False}, 1), ({}, 0), ({"failed": []}, 0)]
 )
 def test_exit_status_tells_a_differing_value(monkeypatch, capsys, result, status):
-    monkeypatch.setattr(report_command, "run", lambda args: {"report": "page", "unreadable": [], **result})
+    monkeypatch.setattr(report_command, "run", lambda args: (result, "Report: page"))
     assert main(["report", "run"]) == status
 
 
@@ -170,7 +170,6 @@ def test_exit_status_tells_a_crash_from_wrong_input(monkeypatch, capsys, error, 
 
 
 def test_a_quiet_command_prints_its_finding_alone(monkeypatch, capsys):
-    monkeypatch.setattr(report_command, "run", lambda args: {})
-    monkeypatch.setattr(report_command, "show", lambda result: "The finding.\nMore of it.")
+    monkeypatch.setattr(report_command, "run", lambda args: ({}, "The finding.\nMore of it."))
     assert main(["report", "run", "--quiet"]) == 0
     assert capsys.readouterr() == ("The finding.\n", "")

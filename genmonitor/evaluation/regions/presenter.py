@@ -29,7 +29,7 @@ from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, curve, when
 from genmonitor.evaluation.text.diagnosis import capital
-from genmonitor.evaluation.text.table import aligned, terminal_width, within
+from genmonitor.evaluation.text.table import on_screen
 from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import diagnosis as diagnosis_plots
@@ -325,11 +325,9 @@ def plain_table(
         partition: the regions.
         of: added to the title, such as "500 images".
     """
-    width = terminal_width()
-    table = within(region_table(region_data(findings, record, partition)), width)
     epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
     title = ", ".join(filter(None, ["Regions", epoch, of]))
-    return "\n".join(["", title, aligned(table, width), table.legend, ""])
+    return "\n".join(["", title, on_screen(region_table(region_data(findings, record, partition))), ""])
 
 
 def regions_html(findings: Sequence[Finding], record: Mapping[str, float], partition: PixelPartition) -> str:

@@ -37,6 +37,13 @@ def within(table: Table, width: int | None) -> Table:
     return table
 
 
+def on_screen(table: Table) -> str:
+    """Return a table as wide as the terminal, and what its columns mean below it."""
+    width = terminal_width()
+    fitting = within(table, width)
+    return f"{aligned(fitting, width)}\n{fitting.legend}".rstrip("\n")
+
+
 def aligned(table: Table, width: int | None = None) -> str:
     """Return a table of text and numbers as lines of equal columns, numbers to the right.
 
@@ -50,11 +57,6 @@ def aligned(table: Table, width: int | None = None) -> str:
         image         64
         cluster_1      9
     """
-    return "\n".join(line for row in aligned_rows(table, width) for line in row)
-
-
-def aligned_rows(table: Table, width: int | None = None) -> list[list[str]]:
-    """Return the lines of the header and of each row, see `aligned`."""
     columns = _columns(table)
     widths = [max(map(len, column)) for column in columns]
     spare = 0 if width is None else width - sum(widths) - len(GAP) * (len(widths) - 1)
@@ -63,15 +65,13 @@ def aligned_rows(table: Table, width: int | None = None) -> list[list[str]]:
         if spare < 0 and least < widths[i]:
             spare, widths[i] = min(0, spare + widths[i] - least), max(least, widths[i] + spare)
     justified = [str.rjust if all(map(_is_number, column[1:])) else str.ljust for column in columns]
-    rows = []
+    lines = []
     for row in zip(*columns, strict=True):
         cells = [wrap(cell, of, break_long_words=False) or [""] for cell, of in zip(row, widths, strict=True)]
-        lines = [
-            GAP.join(just(part, of) for part, of, just in zip(parts, widths, justified, strict=True)).rstrip()
-            for parts in zip_longest(*cells, fillvalue="")
-        ]
-        rows.append(lines)
-    return rows
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = (just(part, of) for part, of, just in zip(parts, widths, justified, strict=True))
+            lines.append(GAP.join(padded).rstrip())
+    return "\n".join(lines)
 
 
 def _columns(table: Table) -> list[Sequence[str]]:
