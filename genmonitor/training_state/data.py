@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from torch import Tensor
 
 from genmonitor._io import warn
-from genmonitor.training_state.rng import find_generators, preserve_generators
+from genmonitor.training_state.rng import find_generators
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
 OF_LOADER = ("dataset", "collate_fn")
@@ -20,33 +20,21 @@ INSIDE = ("dataset", "datasets")
 """Attributes by which a dataset is made of others."""
 
 
-class _Reading:
+class _Reading(Snapshot):
     """What is remembered of data from the first time that a block reads them."""
 
     def __init__(self) -> None:
-        self._snapshot = Snapshot({}, MAX_BYTES, data=True)
-        self._generators = ExitStack()
-        self._known: list[Any] = []
-        self._found: list[Any] = []
+        super().__init__({}, MAX_BYTES, data=True)
+        self._data_read: list[Any] = []
 
-    def add(self, data: Mapping[str, Any]) -> None:
+    def read(self, data: Mapping[str, Any]) -> None:
+        """Remember data that are about to be read."""
         for name, thing in data.items():
-            if any(thing is known for known in self._known):
+            if any(thing is known for known in self._data_read):
                 continue
-            self._known.append(thing)
-            found = find_generators(thing)
-            self._found += found
-            self._generators.enter_context(preserve_generators(found))
-            self._snapshot.add(_parts(name, thing))
-
-    def generators(self) -> list[Any]:
-        return list({id(x): x for x in (*self._found, *self._snapshot.generators)}.values())
-
-    def restore(self) -> list[str]:
-        """Put back what moved; return the names of what could not be."""
-        _, stuck = self._snapshot.restore()
-        self._generators.close()
-        return stuck
+            self._data_read.append(thing)
+            generators = {f"{name}, generator {number}": x for number, x in enumerate(find_generators(thing))}
+            self.add(generators | _parts(name, thing))
 
 
 _reading: ContextVar[_Reading | None] = ContextVar("_reading", default=None)
@@ -79,17 +67,17 @@ def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) 
         0
     """
     if (outer := _reading.get()) is not None:
-        outer.add(data)
+        outer.read(data)
         yield
         return
     reading = _Reading()
     token = _reading.set(reading)
     try:
-        reading.add(data)
+        reading.read(data)
         yield
     finally:
         _reading.reset(token)
-        if stuck := reading.restore():
+        if stuck := reading.restore()[1]:
             report(
                 f"reading real images changed {', '.join(stuck)}, which cannot be put back, so the training may differ "
                 "from one without the monitor. Give `real_images=` a Dataset or tensor of its own"
@@ -99,7 +87,7 @@ def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) 
 def found_generators() -> list[Any]:
     """Return the random generators of the data that the block around preserves."""
     reading = _reading.get()
-    return [] if reading is None else reading.generators()
+    return [] if reading is None else reading.generators
 
 
 def _parts(name: str, thing: Any) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng
+from genmonitor.training_state.rng import State, find_generators, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
 BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -20,7 +20,7 @@ BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32")),
     (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
 )
-SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+SETTINGS: tuple[State, ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.get_default_device, torch.set_default_device),
     (torch.get_num_threads, torch.set_num_threads),
@@ -57,57 +57,28 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
         >>> norm.running_mean
         tensor([0., 0.])
     """
-    with ExitStack() as stack:
-        stack.enter_context(_preserve_settings())
-        stack.enter_context(preserve_rng())
-        stack.enter_context(preserve_generators(find_generators(module)))
-        stack.enter_context(_preserve_objects(module))
+    parts = dict(module.named_modules())
+    # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
+    lazy = {name: part for name, part in parts.items() if _is_uninitialized(part)}
+    modes = {
+        name: (partial(getattr, part, "training"), partial(setattr, part, "training")) for name, part in lazy.items()
+    }
+    snapshot = Snapshot({}, MAX_BYTES, known=lazy.values(), ours=False)  # a monitor keeps its finds
+    snapshot.add_states(
+        {**{str(number): setting for number, setting in enumerate(SETTINGS)}, **global_states(), **modes}
+    )
+    snapshot.add_tensors(dict(module.named_parameters()), values=False)
+    snapshot.add({**dict(module.named_buffers()), **{name: part for name, part in parts.items() if name not in lazy}})
+    snapshot.add({f"generator {number}": x for number, x in enumerate(find_generators(module))})
+    try:
         for part in module.modules():
             part.training = False
         for parameter in module.parameters():
             parameter.grad = None  # taken away, not copied: what is not there cannot be added to
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.no_grad())
-        yield
-
-
-@contextmanager
-def _preserve_settings() -> Iterator[None]:
-    """Restore the settings of torch, as far as this torch has them."""
-    before = [(get, put, _read(get)) for get, put in SETTINGS]
-    try:
-        yield
-    finally:
-        for get, put, value in before:
-            if value is not None and _read(get) != value:
-                with suppress(Exception):
-                    put(value)
-
-
-def _read(get: Callable[[], Any]) -> Any:
-    """Return a setting; None where there is none, or where its old and new names were mixed, which torch refuses."""
-    with suppress(Exception):
-        return get()
-    return None
-
-
-@contextmanager
-def _preserve_objects(module: nn.Module) -> Iterator[None]:
-    """Restore every submodule, buffer and parameter, and what they hold."""
-    parts = dict(module.named_modules())
-    # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
-    lazy = [part for part in parts.values() if _is_uninitialized(part)]
-    modes = [(part, part.training) for part in lazy]
-    whole = {name: part for name, part in parts.items() if not _is_uninitialized(part)}
-    snapshot = Snapshot({}, MAX_BYTES, known=lazy, ours=False)  # a monitor keeps its finds
-    snapshot.add_tensors(dict(module.named_parameters()), values=False)
-    snapshot.add({**dict(module.named_buffers()), **whole})
-    try:
-        yield
+        with torch.inference_mode(False), torch.no_grad():
+            yield
     finally:
         snapshot.restore()
-        for part, training in modes:
-            part.training = training
 
 
 def _is_uninitialized(part: nn.Module) -> bool:

@@ -14,12 +14,11 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from genmonitor.training_state.rng import global_states
+from genmonitor.training_state.rng import State, global_states
 from genmonitor.training_state.snapshot import Snapshot
 
 MOST_COPIES, OF_FREE = 2**31, 4
 """Memory for copies of weights and optimizer states: 2 GiB, and no more than a quarter of what is free."""
-State = tuple[Callable[[], Any], Callable[[Any], Any]]
 NAMED = 3
 """Number of things that a note names."""
 CGROUP = Path("/sys/fs/cgroup")

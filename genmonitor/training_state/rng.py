@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import chain
@@ -21,6 +21,8 @@ MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
 """How deep generators are looked for, in containers of how many items, and among how many objects below attributes."""
 
 
+State = tuple[Callable[[], Any], Callable[[Any], Any]]
+"""What reads and what sets a state."""
 IN_FUNCTIONS = ("__closure__", "__defaults__", "__kwdefaults__", "cell_contents")
 """Where functions, and the cells of their closures, hold things."""
 
@@ -36,9 +38,9 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
 
 
-def global_states() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+def global_states() -> dict[str, State]:
     """Return what reads and what sets each global random state, by the name of the library."""
-    states: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    states: dict[str, State] = {
         "torch": (torch.get_rng_state, torch.set_rng_state),
         "numpy": (np.random.get_state, np.random.set_state),
         "python": (random.getstate, random.setstate),
@@ -61,6 +63,34 @@ def preserve_rng() -> Iterator[None]:
             put(state)
 
 
+def walk(
+    roots: Mapping[str, Any],
+    look: Callable[[str, Any, int], Iterable[tuple[str, Any]]],
+    seen: set[int],
+    size: Callable[[], int],
+) -> None:
+    """Look at objects, then at what they hold, and so on, the nearest first and each once.
+
+    Args:
+        roots: where to begin, by name.
+        look: from a name, an object and how much deeper to go to what the object holds, by name.
+        seen: ids of objects that are left out, to which those looked at are added.
+        size: number of things found, at most 10,000 of them farther than what the roots hold themselves.
+    """
+    near = size()
+    queue = deque((name, root, MAX_DEPTH) for name, root in roots.items())
+    while queue and size() - near < MAX_OBJECTS:
+        name, thing, depth = queue.popleft()
+        if id(thing) in seen or type(thing) in ProxyTypes:  # what a weak reference is to may be gone
+            continue
+        seen.add(id(thing))
+        inner: list[tuple[str, Any]] = []
+        with suppress(Exception):  # a proxy of what is not there yet may raise anything
+            inner.extend(look(name, thing, depth))
+        queue.extend((*part, depth - 1) for part in inner if depth)
+        near = size() if depth >= MAX_DEPTH - 1 else near
+
+
 def find_generators(thing: Any) -> list[Any]:
     """Find the random generators among the attributes of an object, of their attributes, and so on.
 
@@ -76,33 +106,16 @@ def find_generators(thing: Any) -> list[Any]:
     """
     found: list[Any] = []
     seen: set[int] = set()
-    roots = thing.modules() if isinstance(thing, nn.Module) else [thing]
-    near = 0
-    queue = deque((root, MAX_DEPTH) for root in roots)
-    while queue and len(seen) - near < MAX_OBJECTS:
-        part, depth = queue.popleft()
-        if id(part) in seen or type(part) in ProxyTypes:  # what a weak reference is to may be gone
-            continue
-        seen.add(id(part))
-        near = len(seen) if depth >= MAX_DEPTH - 1 else near
-        if _kind(part) is not None:
+
+    def look(name: str, part: Any, depth: int) -> Iterable[tuple[str, Any]]:
+        if is_generator(part):
             found.append(part)
-        elif depth:
-            with suppress(Exception):  # of what cannot be looked at, such as a proxy of nothing yet
-                queue.extend((inner, depth - 1) for inner in parts_of(part))
+            return ()
+        return [(name, inner) for inner in parts_of(part)]
+
+    roots = thing.modules() if isinstance(thing, nn.Module) else [thing]
+    walk({str(number): root for number, root in enumerate(roots)}, look, seen, lambda: len(seen))
     return found
-
-
-@contextmanager
-def preserve_generators(generators: list[Any]) -> Iterator[None]:
-    """Restore the states of random generators on exit."""
-    states = [state for generator in generators if (state := state_of(generator)) is not None]
-    before = [(put, get()) for get, put in states]
-    try:
-        yield
-    finally:
-        for put, state in before:
-            put(state)
 
 
 def seed_generators(generators: list[Any], seed: int) -> None:
@@ -167,7 +180,7 @@ def _places(kind: type) -> dict[str, Any]:
     return {name: place for name, place in held.items() if not name.startswith("__")}
 
 
-def state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+def state_of(generator: Any) -> State | None:
     """Return what reads and what sets the state of a random generator; None for anything else."""
     kind = _kind(generator)
     if kind is None:

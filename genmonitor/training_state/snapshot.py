@@ -14,16 +14,15 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import IOBase
 from itertools import chain
-from multiprocessing.managers import DictProxy, ListProxy
+from multiprocessing.managers import ListProxy
 from pathlib import Path
 from threading import Thread
 from types import BuiltinMethodType, CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any
-from weakref import ProxyTypes
 
 import numpy as np
 from torch import Tensor, nn
@@ -35,7 +34,7 @@ from torch.quasirandom import SobolEngine
 from torch.utils.data import Dataset
 
 from genmonitor.training_state.fingerprints import BLOCK, are_equal, fingerprint, values_in_memory
-from genmonitor.training_state.rng import MAX_DEPTH, MAX_OBJECTS, is_generator, parts_of, slots_of, state_of
+from genmonitor.training_state.rng import MAX_DEPTH, State, is_generator, parts_of, slots_of, state_of, walk
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
 """What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
@@ -82,6 +81,13 @@ class _Entry:
     moved: Callable[[], bool]
     put_back: Callable[[], Any]
 
+    @classmethod
+    def of(cls, name: str, state: State, same: Callable[[Any, Any], bool] = operator.eq) -> _Entry:
+        """Make it from what reads and what sets a thing, and what compares two readings."""
+        get, put = state
+        before = get()
+        return cls(name, lambda: not same(get(), before), lambda: put(before))
+
 
 @dataclass(frozen=True)
 class _Names:
@@ -90,6 +96,20 @@ class _Names:
     read: Callable[[], Mapping[str, Any]]
     bind: Callable[[str, Any], Any]
     unbind: Callable[[str], Any]
+
+    @classmethod
+    def of(cls, namespace: dict[str, Any]) -> _Names:
+        """Make it of a dictionary of attributes or variables."""
+        return cls(lambda: namespace, namespace.__setitem__, namespace.__delitem__)
+
+    def put_back(self, before: Mapping[str, Any]) -> None:
+        """Bind the names as they were."""
+        now = dict(self.read())
+        for key in now.keys() - before.keys():
+            self.unbind(key)
+        for key, value in before.items():
+            if key not in now or now[key] is not value:
+                self.bind(key, value)
 
 
 class Snapshot:
@@ -135,23 +155,14 @@ class Snapshot:
 
     def add(self, owners: Mapping[str, Any]) -> None:
         """Remember further objects."""
-        near = len(self._entries)
-        queue = deque((name, owner, MAX_DEPTH) for name, owner in owners.items())
-        while queue and len(self._entries) - near < MAX_OBJECTS:
-            name, thing, depth = queue.popleft()
-            if id(thing) in self._seen or type(thing) in ProxyTypes:  # what a weak reference is to may be gone
-                continue
-            if not self._ours and depth < MAX_DEPTH and OURS in map(_package, type(thing).__mro__):
-                continue
-            self._seen.add(id(thing))
-            self._held.append(thing)
-            inner: list[tuple[str, Any]] = []
-            # a proxy of what is not there yet may raise anything
-            with DisableTorchFunctionSubclass(), suppress(Exception):
-                for part in self._remember(name, thing, owner=depth == MAX_DEPTH):
-                    inner.append(part)
-            queue.extend((*part, depth - 1) for part in inner if depth)
-            near = len(self._entries) if depth >= MAX_DEPTH - 1 else near
+        walk(owners, self._look, self._seen, lambda: len(self._entries))
+
+    def _look(self, name: str, thing: Any, depth: int) -> Iterator[tuple[str, Any]]:
+        if not self._ours and depth < MAX_DEPTH and OURS in map(_package, type(thing).__mro__):
+            return
+        self._held.append(thing)
+        with DisableTorchFunctionSubclass():
+            yield from self._remember(name, thing, owner=depth == MAX_DEPTH)
 
     def add_tensors(self, tensors: Mapping[str, Tensor], values: bool) -> None:
         """Remember the values of further tensors, or all but their values."""
@@ -167,9 +178,11 @@ class Snapshot:
                     else:
                         self._entries.append(_entry_of_tensor(name, tensor)[0])
 
-    def add_states(self, states: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any]]]) -> None:
-        """Remember what functions read, and put back by others."""
-        self._entries += [_entry_of_state(name, *state) for name, state in states.items()]
+    def add_states(self, states: Mapping[str, State]) -> None:
+        """Remember what functions read, and put back by others; what cannot be read is left out."""
+        for name, state in states.items():
+            with suppress(Exception):
+                self._entries.append(_Entry.of(name, state, _are_equal_states))
 
     def restore(self) -> tuple[list[str], list[str]]:
         """Put back what moved; return the names of what is back, and of what could not be put back."""
@@ -195,8 +208,9 @@ class Snapshot:
         if self._data and isinstance(thing, FunctionType):
             yield from self._function(name, thing)
             return
-        if self._data and (state := _outside_state(thing)) is not None:
-            self._entries.append(_entry_of_state(name, *state))
+        state = state_of(thing) or (_outside_state(thing) if self._data else None)
+        if state is not None:
+            self.add_states({name: state})
             self.generators += [thing] if is_generator(thing) else []
             return
         if owner or _is_plain(thing):
@@ -213,7 +227,7 @@ class Snapshot:
         moving = (IOBase, Thread) if self._data else (IOBase, Thread, Iterator)
         if any(isinstance(x, moving) for x in (thing, *namespace.values())) and not (owner or _has_state(thing)):
             return  # all of it or nothing: a reader whose file is elsewhere by now would read wrongly
-        yield from self._bind(name, _Names(lambda: namespace, namespace.__setitem__, namespace.__delitem__))
+        yield from self._bind(name, _Names.of(namespace))
         yield from self._bind(name, _of_slots(thing))
         yield from ((kind.__name__, kind) for kind in type(thing).__mro__ if self._counts(kind))
 
@@ -222,32 +236,17 @@ class Snapshot:
         if not _is_users_code(function.__module__):
             return
         variables, named = function.__globals__, _names_in(function.__code__)
-        read = partial(_some, variables, named)
-        yield from self._bind(function.__module__, _Names(read, variables.__setitem__, variables.__delitem__))
-        namespace = vars(function)
-        yield from self._bind(name, _Names(lambda: namespace, namespace.__setitem__, namespace.__delitem__))
+        of_globals = replace(_Names.of(variables), read=lambda: {x: variables[x] for x in named if x in variables})
+        yield from self._bind(function.__module__, of_globals)
+        yield from self._bind(name, _Names.of(vars(function)))
         for cell in function.__closure__ or ():
             yield from self._bind(name, _of_slots(cell))
         yield from ((name, value) for value in (*(function.__defaults__ or ()), function.__kwdefaults__ or {}))
 
     def _bind(self, name: str, names: _Names) -> Iterator[tuple[str, Any]]:
         """Remember what names are bound to, and set aside what reading would use up; yield it."""
-        before = dict(names.read())
-
-        def moved() -> bool:
-            now = names.read()
-            return now.keys() != before.keys() or any(now[key] is not value for key, value in before.items())
-
-        def put_back() -> None:
-            now = dict(names.read())
-            for key in now.keys() - before.keys():
-                names.unbind(key)
-            for key, value in before.items():
-                if key not in now or now[key] is not value:
-                    names.bind(key, value)
-
-        self._entries.append(_Entry(name, moved, put_back))
-        for key, value in before.items():
+        self._entries.append(_Entry.of(name, (lambda: dict(names.read()), names.put_back), _are_bound_alike))
+        for key, value in dict(names.read()).items():
             where = f"{name}.{key}" if name else key
             if self._data and (stand_in := _stand_in(where, value)) is not None:
                 names.bind(key, stand_in)
@@ -258,9 +257,8 @@ class Snapshot:
         kind = type(thing)  # of a proxy, `isinstance` asks what stands behind it
         if of := next((of for of in CONTAINERS if issubclass(kind, of)), None):
             items = _items_of(of, thing)
-            self._entries.append(
-                _Entry(name, lambda: not _are_same(_items_of(of, thing), items), lambda: _refill(of, thing, items))
-            )
+            state = partial(_items_of, of, thing), partial(_refill, of, thing)
+            self._entries.append(_Entry.of(name, state, _are_same))
             if len(items[0]) <= MAX_ITEMS:
                 yield from ((name, item) for item in chain(*items))
         elif issubclass(kind, READ_ONLY):
@@ -326,10 +324,6 @@ def _names_in(code: CodeType) -> set[str]:
 # names
 
 
-def _some(variables: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    return {name: variables[name] for name in names if name in variables}
-
-
 def _of_slots(thing: Any) -> _Names:
     return _Names(partial(slots_of, thing), partial(object.__setattr__, thing), partial(object.__delattr__, thing))
 
@@ -339,6 +333,10 @@ def _of_class(kind: type) -> _Names:
         return {name: value for name, value in vars(kind).items() if not _is_fixed(name)}
 
     return _Names(read, partial(setattr, kind), partial(delattr, kind))
+
+
+def _are_bound_alike(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    return now.keys() == before.keys() and all(now[name] is value for name, value in before.items())
 
 
 def _is_fixed(name: str) -> bool:
@@ -375,41 +373,41 @@ def _refill(kind: Any, container: Any, items: list[list[Any]]) -> None:
 
 def _entry_of_tensor(name: str, tensor: Tensor) -> tuple[_Entry, list[Any]]:
     """Return an entry for all of a tensor but its values, and what it holds."""
-    leaf, switches = tensor.is_leaf, ("grad", "requires_grad")
-    own_memory = not is_lazy(tensor) and type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
-    memory = tensor.detach() if own_memory else None
-    bound = {switch: getattr(tensor, switch) for switch in switches} if leaf else {}  # any other has none, and warns
-    hooks = {kind: dict(getattr(tensor, kind) or {}) for kind in HOOKS}
+    leaf, own_memory = tensor.is_leaf, type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+    memory = tensor.detach() if own_memory and not is_lazy(tensor) else None
+    bound = {name: getattr(tensor, name) for name in ("grad", "requires_grad")} if leaf else {}  # others have none
+    hooks = _hooks_of(tensor)
 
     def moved() -> bool:
         if memory is not None and not (tensor.dtype is memory.dtype and tensor.is_set_to(memory)):
             return True
-        if leaf and not tensor.is_leaf:
-            return True
-        if any(getattr(tensor, switch) is not value for switch, value in bound.items()):
-            return True
-        return any(dict(getattr(tensor, kind) or {}) != held for kind, held in hooks.items())
+        rebound = leaf != tensor.is_leaf or any(getattr(tensor, name) is not value for name, value in bound.items())
+        return rebound or _hooks_of(tensor) != hooks
 
     def put_back() -> None:
         if memory is not None:
             tensor.data = memory
         if leaf and not tensor.is_leaf:
             tensor.detach_()
-        for switch, value in bound.items():
-            setattr(tensor, switch, value)
-        for kind, held in hooks.items():
-            if (now := getattr(tensor, kind)) is not None:
+        for name, value in bound.items():
+            setattr(tensor, name, value)
+        for name, held in hooks.items():
+            if (now := getattr(tensor, name)) is not None:
                 _refill(OrderedDict, now, [list(held), list(held.values())])
 
     return _Entry(name, moved, put_back), list(bound.values())
 
 
+def _hooks_of(tensor: Tensor) -> dict[str, dict[Any, Any]]:
+    return {name: dict(getattr(tensor, name) or {}) for name in HOOKS}
+
+
 def _entry_of_values(name: str, values: Any, copied: bool) -> _Entry:
     """Return an entry for what bytes or an array hold, by a copy on the CPU or, without one, by a fingerprint."""
-    if isinstance(values, np.ndarray):
-        return _entry_of_array(name, values) if copied else _entry_of_fingerprint(name, values)
     if not copied:
-        return _entry_of_fingerprint(name, values)
+        return _Entry.of(name, (partial(fingerprint, values), lambda before: None))
+    if isinstance(values, np.ndarray):
+        return _Entry.of(name, (values.copy, partial(_fill_array, values)), _are_equal_arrays)
     storage, end = values.untyped_storage(), values.storage_offset() + len(values)
     saved = values.to("cpu", copy=True)
     seen = None if values.device.type == "cpu" or len(values) <= BLOCK else fingerprint(values)
@@ -427,23 +425,14 @@ def _entry_of_values(name: str, values: Any, copied: bool) -> _Entry:
     return _Entry(name, moved, put_back)
 
 
-def _entry_of_fingerprint(name: str, values: Any) -> _Entry:
-    before = fingerprint(values)
-    return _Entry(name, lambda: fingerprint(values) != before, lambda: None)
+def _are_equal_arrays(now: Any, before: Any) -> bool:
+    return now.shape == before.shape and now.tobytes() == before.tobytes()
 
 
-def _entry_of_array(name: str, values: Any) -> _Entry:
-    content = values.copy()
-
-    def moved() -> bool:
-        return values.shape != content.shape or values.tobytes() != content.tobytes()
-
-    def put_back() -> None:
-        if values.shape != content.shape:
-            values.resize(content.shape, refcheck=False)
-        values[...] = content
-
-    return _Entry(name, moved, put_back)
+def _fill_array(values: Any, before: Any) -> None:
+    if values.shape != before.shape:
+        values.resize(before.shape, refcheck=False)
+    values[...] = before
 
 
 # data
@@ -490,18 +479,12 @@ class _UsedUp:
     send = throw = __getitem__ = lambda self, *_: next(self)
 
 
-def _outside_state(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+def _outside_state(thing: Any) -> State | None:
     """Return what reads and sets the state that something has outside of Python's attributes; None if it has none."""
     if isinstance(thing, IOBase):
         return (thing.tell, thing.seek) if not thing.closed and thing.seekable() else None
-    if isinstance(thing, array):
+    if isinstance(thing, (array, ListProxy)):
         return lambda: thing[:], partial(thing.__setitem__, slice(None))
-    if isinstance(thing, ListProxy):
-        return lambda: thing[:], partial(thing.__setitem__, slice(None))
-    if isinstance(thing, DictProxy):
-        return thing.copy, partial(_refill_proxy, thing)
-    if (state := state_of(thing)) is not None:
-        return state
     shared = thing.get_obj() if hasattr(thing, "get_obj") else thing  # of multiprocessing
     if isinstance(shared, (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)):
         size = ctypes.sizeof(shared)
@@ -509,15 +492,8 @@ def _outside_state(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]
     return None
 
 
-def _refill_proxy(proxy: Any, items: dict[Any, Any]) -> None:
-    proxy.clear()
-    proxy.update(items)
-
-
-def _entry_of_state(name: str, get: Callable[[], Any], put: Callable[[Any], Any]) -> _Entry:
-    before = get()
-    packed = _packed(before)
-    return _Entry(name, lambda: _packed(get()) != packed, lambda: put(before))
+def _are_equal_states(now: Any, before: Any) -> bool:
+    return bool(_packed(now) == _packed(before))
 
 
 def _packed(state: Any) -> Any:

@@ -17,7 +17,6 @@ from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.rng import (
     find_generators,
-    preserve_generators,
     preserve_rng,
     seed_everything,
     seed_generators,
@@ -146,13 +145,6 @@ class Slotted:
 def test_find_generators_sees_what_holds_them(hold):
     generator = random.Random(0)
     assert find_generators(SimpleNamespace(held=[hold(generator)])) == [generator]
-
-
-def test_preserve_generators_restores_what_was_found():
-    holder = Holder()
-    with preserve_generators(find_generators(holder)):
-        holder.both["a"].random()
-    assert holder.both["a"].random() == random.Random(0).random()
 
 
 class Trainer:
