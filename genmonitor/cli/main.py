@@ -56,9 +56,6 @@ frames are refused
 
 exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument or a file
 is wrong, 3 after a crash, which is a bug in genmonitor, 130 after Ctrl-C, 143 after SIGTERM
-
-completion of commands and options by TAB, in bash (zsh and tcsh alike; it needs pip install "genmonitor[completion]"):
-  genmonitor --print-completion bash > ~/.local/share/bash-completion/completions/genmonitor
 """
 
 
@@ -96,16 +93,13 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    completing = words[:1] == ["--print-completion"]
-    if completing:
-        _add_completion(parser)
     first = next((word for word in words if not word.startswith("-")), None)
-    if first is not None and first not in COMMANDS and not completing:
+    if first is not None and first not in COMMANDS:
         parser.error(f"there is no command {first}.{_did_you_mean(first, COMMANDS)}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        if name in words or completing:  # the others' imports would take seconds
+        if name in words:  # the others' imports would take seconds
             with show_progress("loading torch"):
                 module = importlib.import_module(f"genmonitor.cli.{name}")
             module.add_arguments(command)
@@ -176,14 +170,6 @@ def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:
     if failed := result.get("failed"):
         return f"failed: {', '.join(x['reason'] for x in failed)}", FAILED
     return None, 0 if result.get("same", True) else FAILED
-
-
-def _add_completion(parser: argparse.ArgumentParser) -> None:
-    try:
-        import shtab
-    except ImportError:
-        parser.error('--print-completion needs shtab. Run: pip install "genmonitor[completion]"')
-    shtab.add_argument_to(parser)
 
 
 def _did_you_mean(given: str, names: Iterable[str]) -> str:

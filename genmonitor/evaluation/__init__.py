@@ -3,11 +3,13 @@
 
 Example:
     >>> import torch
-    >>> from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, evaluate_images
+    >>> from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
+    >>> from genmonitor.evaluation import run_evaluation
     >>> images = torch.rand(80, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     >>> evaluator = RegionEvaluator(RegionSettings(n_clusters=2, n_samples=20, n_cluster_images=40))
     >>> generated = Samples(images[:20], torch.arange(20))
-    >>> evaluation = evaluate_images(evaluator, ImageSet(images[20:]), generated)
+    >>> report = evaluator.fit(ImageSet(images[20:]), generated.images, SingleProcess())
+    >>> _, evaluation = run_evaluation(evaluator, lambda: generated, SingleProcess(), seed=0)
     >>> 0 < evaluation.values["image"] <= 1
     True
 """
@@ -19,7 +21,7 @@ from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.evaluator import Evaluator, evaluate_images, require_fitted, run_evaluation
+from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Presenter, Samples, Table
@@ -55,7 +57,6 @@ __all__ = [
     "ValueSpec",
     "compare",
     "diagnose",
-    "evaluate_images",
     "no_progress",
     "require_fitted",
     "run_evaluation",

@@ -286,34 +286,10 @@ def commit_evaluation(
         raise
 
 
-def evaluate_images(
-    evaluator: Evaluator[EvaluationT],
-    real: ImageSet,
-    samples: Samples,
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> EvaluationT:
-    """Fit an evaluator to real images and evaluate generated ones, in this process.
-
-    Args:
-        evaluator: fitted here.
-        real: real images.
-        samples: generated images, on the device to evaluate on.
-        seed: of the random numbers that a metric may draw; the caller's random states are restored.
-        progress: wraps what takes long.
-
-    Returns:
-        Values and findings, with the notes of the fit before those of the evaluation.
-    """
-    report = evaluator.fit(real, samples.images[:PROBE], SingleProcess(), progress)
-    found = evaluate_fitted(evaluator, samples, seed)
-    return replace(found, notes=(*report.notes, *found.notes))
-
-
 def evaluate_fitted(
     evaluator: Evaluator[EvaluationT], samples: Samples, seed: int = 0, comm: Collective | None = None
 ) -> EvaluationT:
-    """Evaluate this process's generated images with an evaluator that is fitted, as `evaluate_images` does."""
+    """Evaluate this process's generated images with an evaluator that is fitted; return values and findings."""
     evaluation = _measured(evaluator, samples, seed, comm or SingleProcess())
     return replace(evaluation, findings=evaluator.findings(evaluation, [evaluation.values]))
 

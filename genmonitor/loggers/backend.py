@@ -49,11 +49,6 @@ class Backend(ABC):
         self.logger = logger
 
     @property
-    def takes_figures(self) -> bool:
-        """Whether it takes figures; if not, a message names the folder with their files."""
-        return type(self).log_figures is not Backend.log_figures
-
-    @property
     def experiment(self) -> Any:
         """The object that the logger writes to."""
         return self.logger.experiment
@@ -74,14 +69,6 @@ class Backend(ABC):
         Args:
             prefix: what the keys begin with, for example ``cms``: the heading over the charts.
             charts: title to keys without the prefix; details, see `ValueSpec`, are in none.
-        """
-
-    def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
-        """Say what each value means, in one text.
-
-        Args:
-            prefix: what the keys begin with.
-            about: keys to their meaning, in Markdown; several keys of one meaning are listed in one.
         """
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:

@@ -27,21 +27,6 @@ class Loggers:
         self._loggers = list(loggers)
         self._backends: dict[int, Backend] = {}
 
-    def without_figures(self) -> list[str]:
-        """Name the loggers that take no figure, so that the files are all there is of them."""
-        names: list[str] = []
-
-        def ask(backend: Backend) -> None:
-            if not backend.takes_figures:
-                names.append(type(backend.logger).__name__)
-
-        self.each(ask)
-        return names
-
-    def finish_evaluation(self, step: int) -> None:
-        """See `Backend.finish_evaluation`."""
-        self.each(lambda backend: backend.finish_evaluation(step))
-
     def each(self, send: Callable[[Backend], None]) -> None:
         """Call a function with the backend of each logger; one that raises stops neither the others nor the run."""
         for logger in self._loggers:

@@ -14,7 +14,7 @@ from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, Table
-from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys, meanings
+from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
 from genmonitor.report.files import FOLDER
@@ -140,17 +140,13 @@ class Publisher:
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
         self.attempt(lambda: self._announce(values(), evaluator.settings.to_manifest()))
-        self._loggers.finish_evaluation(step)
-        for name in self._loggers.without_figures() if self._writes else []:
-            where = self.folder.path
-            self._inform(f"{name} takes no figures: {self._name} writes them, and report.html, to {where}.")
+        self._loggers.each(lambda x: x.finish_evaluation(step))
 
     def _announce(self, values: Sequence[ValueSpec], settings: Mapping[str, Any]) -> None:
         main = set(main_keys(values))
-        layout, about = _layout([x for x in values if self._logs_all or x.key in main]), meanings(values)
+        layout = _layout([x for x in values if self._logs_all or x.key in main])
         self._loggers.each(lambda x: x.log_settings(self._prefix, settings))
         self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
-        self._loggers.each(lambda x: x.log_about(self._prefix, about))
 
     def publish_values(
         self, values: Mapping[str, float], declared: Callable[[], Sequence[ValueSpec]], epoch: int, step: int
@@ -258,7 +254,7 @@ class Publisher:
         step = int(self.evaluations[-1]["values"]["step"]) if last else self.notes.step
         if (page := self.page) is not None:
             self._loggers.each(lambda x: x.log_page(page, step, last))
-        self._loggers.finish_evaluation(step)
+        self._loggers.each(lambda x: x.finish_evaluation(step))
 
     def _write_page(self, folder: RunFolder) -> None:
         self.page = folder.write_report()

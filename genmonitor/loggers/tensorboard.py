@@ -43,13 +43,6 @@ class TensorBoardBackend(Backend):
         }
         self.experiment.add_custom_scalars(layout)
 
-    def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
-        """Add the meaning of each value to the text tab, under ``<prefix>/about``."""
-        if about:
-            rows = [f"| {keys} | {text} |" for keys, text in about.items()]
-            text = "\n".join(["| value | |", "| --- | --- |", *rows])
-            self.experiment.add_text(self.key(f"{prefix}/about"), text)
-
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
         """Give each scalar a description, which TensorBoard shows next to its chart."""
         # add_scalar takes one only in tensorboardX
@@ -68,25 +61,13 @@ class TensorBoardBackend(Backend):
                 writer.add_summary(Summary(value=[value]), 0)
 
     def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
-        """Add figures as images: `add_figure` would draw them again, and `add_image` compresses them again."""
+        """Add figures as images: `add_figure` would draw them again."""
         from PIL import Image
-        from torch.utils.tensorboard import SummaryWriter
 
         for tag, png in figures.items():
             with Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
-                if isinstance(self.experiment, SummaryWriter):
-                    self._add_png(tag, png, picture, step)
-                else:
-                    pixels = np.asarray(picture.convert("RGB"))
-                    self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")
-
-    def _add_png(self, tag: str, png: bytes, picture: Any, step: int) -> None:
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        channels = len(picture.getbands())
-        image = Summary.Image(width=picture.width, height=picture.height, colorspace=channels, encoded_image_string=png)
-        value = Summary.Value(tag=self.key(tag), image=image)
-        self.experiment._get_file_writer().add_summary(Summary(value=[value]), step)
+                pixels = np.asarray(picture.convert("RGB"))
+            self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Add the text and numbers of a table as a text."""

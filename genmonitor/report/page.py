@@ -147,7 +147,6 @@ def section(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
         "closer": run.tables.get(WHICH_IS_CLOSER) if run.compared else None,
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
-        "thumbnails": pictures.regions(run) if rows else {},
         "stable": any(row["stability"] is not None for row in rows),
         "columns": list(dict.fromkeys(column for row in rows for column in row["cells"])),
         "figures": pictures.latest(run),

@@ -66,25 +66,6 @@ class Pictures:
             for kind, pictures in _figures(run, dated=True).items()
         ]
 
-    def regions(self, run: MonitorRun) -> dict[int, str]:
-        """Return a small picture of each region by its label: the mean of the real images shown, pale outside of it."""
-        shown = run.strips.get("real", [])
-        if not shown or run.partition is None:
-            return {}
-        try:
-            with Image.open(shown[-1].path, formats=["PNG", "JPEG", "WEBP"]) as strip:
-                pixels = np.asarray(strip.convert("RGB"), float)
-        except (OSError, ValueError):  # not a picture
-            return {}
-        height = shown[-1].height
-        mean = pixels[: len(pixels) // height * height].reshape(-1, height, *pixels.shape[1:]).mean(0)
-        out = {}
-        for label in run.partition.regions().values():
-            mask = Image.fromarray((run.partition.labels == label).numpy()).resize((mean.shape[1], height))
-            picture = np.where(np.asarray(mask)[..., None], mean, 204 + 0.2 * mean)
-            out[label] = _uri(_webp(Image.fromarray(picture.astype(np.uint8)), lossless=True), "webp")
-        return out
-
     def images(self, run: MonitorRun) -> dict[str, Any] | None:
         """Return the images to show one by one, real ones and those of some evaluations; None where there are none."""
         generated = run.strips.get("images", [])

@@ -123,23 +123,6 @@ def test_python_m_is_the_command():
     assert wrong.returncode == 2
 
 
-def test_a_shell_completes_commands_and_options(genmonitor, tmp_path):
-    status, script, _ = genmonitor("--print-completion", "bash")
-    assert status == 0
-    (tmp_path / "complete.sh").write_text(script)
-    ask = "source complete.sh; COMP_WORDS=({}); COMP_CWORD={}; _shtab_genmonitor; echo ${{COMPREPLY[@]}}"
-    for words, number, completed in [("genmonitor comp", 1, "compare"), ("genmonitor compare --fail", 2, "--fail-if")]:
-        done = subprocess.run(["bash", "-c", ask.format(words, number)], capture_output=True, text=True, cwd=tmp_path)
-        assert done.stdout.split() == [completed], done.stderr
-
-
-def test_completion_without_its_library_names_it(genmonitor, monkeypatch):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    status, _, complaint = genmonitor("--print-completion", "bash")
-    assert status == 2
-    assert 'pip install "genmonitor[completion]"' in complaint
-
-
 @pytest.mark.parametrize(
     ("result", "status"), [({"same": True}, 0), ({"same": False}, 1), ({}, 0), ({"failed": []}, 0)]
 )

@@ -11,7 +11,7 @@ from _helpers.loggers import AnyLogger, cluster_figures
 
 import genmonitor
 from genmonitor.evaluation.results import Alert
-from genmonitor.loggers import Backend, Loggers
+from genmonitor.loggers import Backend, Loggers, facade
 from genmonitor.loggers.backend import ScalarBackend, find_backend
 
 NEW_FILE = '''
@@ -65,7 +65,6 @@ def test_new_backend_is_one_new_file(copied):
     everything.each(lambda x: x.log_figures(figures, 9, 3))
     everything.each(lambda x: x.log_alert(Alert("title", "text"), 9))  # which it does nothing with
     assert logger.experiment.images == [("run-cms/cluster_map", figures["cms/cluster_map"], 9, 3)]
-    assert everything.without_figures() == []
 
 
 def test_users_own_backend_is_defined_anywhere():
@@ -87,7 +86,7 @@ def test_users_own_backend_is_defined_anywhere():
         loggers.each(lambda x: x.log_alert(Alert("cluster_3 got worse", "text"), 5))
         loggers.each(lambda x: x.log_figures(cluster_figures(), 5, None))
     assert logger.experiment == ["5: cluster_3 got worse"]
-    assert loggers.without_figures() == ["AnyLogger"]
+    assert logger not in facade._warned
 
 
 def test_find_backend_prefers_what_was_defined_last(tmp_path):

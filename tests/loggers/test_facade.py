@@ -11,7 +11,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.loggers import Loggers
+from genmonitor.loggers import Loggers, facade
 from genmonitor.loggers.backend import find_backend
 from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.tensorboard import TensorBoardBackend
@@ -19,7 +19,6 @@ from genmonitor.loggers.tensorboard import TensorBoardBackend
 
 def log_everything(loggers, step, page=Path("report.html")):
     loggers.each(lambda x: x.log_layout("cms", CHARTS))
-    loggers.each(lambda x: x.log_about("cms", {"mmd": "lower is better"}))
     loggers.each(lambda x: x.describe_values("cms", [ValueSpec("mmd", "lower is better", better="low")]))
     loggers.each(lambda x: x.log_scalars({"cms/mmd": 0.5}, step))
     loggers.each(lambda x: x.log_figures(cluster_figures(), step, epoch=1))
@@ -27,17 +26,7 @@ def log_everything(loggers, step, page=Path("report.html")):
     loggers.each(lambda x: x.log_finding("cms/finding", "cluster_1 differs", step))
     loggers.each(lambda x: x.log_alert(Alert("cluster_1 got worse", "cluster_1 got worse: CMS 0.9"), step))
     loggers.each(lambda x: x.log_page(page, step))
-    loggers.finish_evaluation(step)
-
-
-def test_without_figures_names_the_loggers_that_take_none(tmp_path):
-    class Client:
-        def log_image(self, *arguments): ...
-
-    takes = [lightning.pytorch.loggers.TensorBoardLogger(tmp_path), AnyLogger(Client(), run_id="abc")]
-    assert Loggers(takes).without_figures() == []
-    others = [lightning.pytorch.loggers.CSVLogger(tmp_path), AnyLogger()]
-    assert Loggers([*takes, *others]).without_figures() == ["CSVLogger", "AnyLogger"]
+    loggers.each(lambda x: x.finish_evaluation(step))
 
 
 def test_loggers_without_backend_get_the_scalars(tmp_path):
@@ -96,7 +85,7 @@ def test_dummy_logger_of_a_fast_dev_run_takes_everything(package):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # one would say what it did not take
         log_everything(loggers, step=1)
-    assert loggers.without_figures() == []  # so that everything was sent
+    assert logger not in facade._warned  # so that everything was sent
 
 
 class Tracker:

@@ -83,7 +83,6 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     logger.log_metrics({"cms/image": 0.9}, step=1)
     backend.log_layout("cms", {"image": ["image"]})
     backend.log_figures(cluster_figures(), 1, None)
-    backend.log_about("cms", {"mmd": "lower is better"})
     backend.describe_values("cms", [ValueSpec("image", "higher is better", better="high")])
     backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), 1)
     backend.log_finding("cms/finding", "cluster_1 differs", 1)
@@ -94,7 +93,7 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     assert events.SummaryMetadata("run-cms/image").summary_description == "higher is better"
     assert events.Tags()["images"] == ["run-cms/cluster_map"]
     texts = {tag.removesuffix("/text_summary") for tag in events.Tags()["tensors"] if tag.endswith("/text_summary")}
-    assert texts == {"run-cms/about", "run-cms/prompts", "run-cms/finding", "run-alerts"}
+    assert texts == {"run-cms/prompts", "run-cms/finding", "run-alerts"}
 
 
 def test_alert_is_shown_as_it_is(logger):
@@ -116,16 +115,6 @@ def test_finding_is_shown_as_it_is_a_paragraph_each(logger):
     shown = unescape(html)
     assert "*red* + 0.1." in shown
     assert "<b>All</b> regions differ." in shown
-
-
-def test_about_says_what_each_value_means(tmp_path):
-    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
-    TensorBoardBackend(logger).log_about("cms", {"mmd": "lower is better", "share_1, share_2": "sum to 1"})
-    TensorBoardBackend(logger).log_about("empty", {})
-    events = read_back(logger)
-    (event,) = events.Tensors("cms/about/text_summary")
-    assert text_of(event).split("\n")[2:] == ["| mmd | lower is better |", "| share_1, share_2 | sum to 1 |"]
-    assert "empty/about/text_summary" not in events.Tags()["tensors"]
 
 
 def test_descriptions_stand_beside_each_scalar(logger):
