@@ -29,7 +29,6 @@ LIMIT = 4 * 2**30
 COMMANDS = {
     "folder": "diversity folder --encoder encoder",
     "tar": "diversity images.tar --encoder encoder",
-    "dataset": "diversity dataset --encoder encoder",
     "compare": "compare folder images.tar",
 }
 
@@ -45,8 +44,7 @@ def pictures(count: int, side: int) -> Iterator[bytes]:
 
 
 def make(place: Path, count: int, side: int) -> None:
-    """Write the images as a folder, a tar file and a dataset of Hugging Face, and an encoder of random weights."""
-    from datasets import Dataset, Features, Image
+    """Write the images as a folder and a tar file, and an encoder of random weights."""
     from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
 
     (place / "folder").mkdir()
@@ -56,8 +54,6 @@ def make(place: Path, count: int, side: int) -> None:
             member = tarfile.TarInfo(f"{number}.jpg")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-    rows = [{"bytes": content, "path": None} for content in pictures(count, side)]
-    Dataset.from_dict({"image": rows}, Features(image=Image())).save_to_disk(place / "dataset")
     config = Dinov2Config(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
     Dinov2Model(config).save_pretrained(place / "encoder")
     BitImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}).save_pretrained(
@@ -144,8 +140,7 @@ def main() -> None:
             f"{given.count * given.side**2 * 12 / 2**30:.0f} GiB in float32, are read from disk by each command, in "
             f"{LIMIT // 2**30} GiB of data for each process, a limit of the operating system (`RLIMIT_DATA`). Time is "
             "that of reading and decoding: the encoder is a DINOv2 of two small layers. All: the command and the "
-            "workers that decode for it; memory that they share is counted once. A dataset's file is mapped: what the "
-            "system keeps of it in memory counts.",
+            "workers that decode for it; memory that they share is counted once.",
             "",
             table(found, given.count),
             "",

@@ -13,8 +13,7 @@ from typing import Any
 from genmonitor.evaluation.settings import Settings
 
 IMAGES = (
-    "a folder of image files or of tar files of these, one such tar file, a dataset that Hugging Face's save_to_disk "
-    "wrote, or a file .npy, .npz, .pt or .safetensors"
+    "a folder of image files or of tar files of these, one such tar file, or a file .npy, .npz, .pt or .safetensors"
 )
 MAX_SEED = 2**63 - 1
 

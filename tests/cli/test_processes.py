@@ -245,8 +245,8 @@ def test_wrong_input_is_told_once(here):
     status, out, told = run(*BOTH, *COMMAND, "compare", "nowhere", "fake.npz", SHARED)
     assert (status, out) == (1, "")  # torchrun's own status
     assert told == [
-        "genmonitor compare: Expected a folder of image files or of tar files of these, one such tar file, a dataset "
-        "that Hugging Face's save_to_disk wrote, or a file .npy, .npz, .pt or .safetensors, but there is no nowhere."
+        "genmonitor compare: Expected a folder of image files or of tar files of these, one such tar file, or a file "
+        ".npy, .npz, .pt or .safetensors, but there is no nowhere."
     ]
 
 

@@ -13,13 +13,12 @@ from genmonitor._io import Progress, terminal_progress
 from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
 from genmonitor.cli.inputs.files import all_or_none, pick, read_array, read_json_lines, split_key
-from genmonitor.cli.inputs.pictures import find_pictures, holds_pictures, is_table, open_pictures, read_table
+from genmonitor.cli.inputs.pictures import holds_pictures, open_pictures
 from genmonitor.evaluation.data.images import ImageSet
 
 OUTPUTS = (
-    "a folder of image files or of tar files of these, one such tar file, or a dataset that Hugging Face's "
-    "save_to_disk wrote; a file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d]; or lines of JSON "
-    '{"prompt": ..., "output": ...} with texts'
+    "a folder of image files or of tar files of these, or one such tar file; a file .npy, .npz, .pt or .safetensors of "
+    'images, or of embeddings [n, d]; or lines of JSON {"prompt": ..., "output": ...} with texts'
 )
 TEXT_KEYS = ("output", "answer", "response", "completion", "text")
 """Names of the output in a line of JSON."""
@@ -97,12 +96,8 @@ def read_outputs(
     """
     path, key = _locate(where, size, expected)
     if holds_pictures(path):
-        pictures, prompts = read_table(path, key, PROMPT_KEYS) if is_table(path) else (find_pictures(path), None)
-        good, images, notes = open_pictures(path, pictures, size, progress, skip_bad)
-        if prompts is not None:
-            by_picture = {id(picture): prompt for picture, prompt in zip(pictures, prompts, strict=True)}
-            prompts = [by_picture[id(picture)] for picture in good]
-        return Outputs(where, [x.name for x in good], images=images, prompts=prompts, notes=notes)
+        names, images, notes = open_pictures(path, size, progress, skip_bad)
+        return Outputs(where, names, images=images, notes=notes)
     if path.suffix in (".jsonl", ".json"):
         return _read_texts(where, path)
     values = read_array(path, key)
@@ -150,7 +145,7 @@ def _locate(where: str, size: int | None, expected: str) -> tuple[Path, str | No
     path, key = split_key(where)
     if not path.exists():
         raise FileNotFoundError(f"Expected {expected}, but there is no {where}.")
-    if key is not None and holds_pictures(path) and not is_table(path):
+    if key is not None and holds_pictures(path):
         raise ValueError(f"Expected a folder or tar file without a name behind a colon, but got {where}. Give {path}.")
     if size is not None and not holds_pictures(path):
         raise ValueError(f"Only pictures are resized, but {path} is a file of numbers or texts. Leave out --size.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures: files in folders and tar files, and rows of a table of Hugging Face `datasets`, decoded when needed."""
+"""Pictures: files in folders and tar files, decoded when needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Picture:
-    """An image file, alone, in a tar file or in a table.
+    """An image file, alone or in a tar file.
 
     Attributes:
         name: in the set.
@@ -187,57 +187,6 @@ def holds_pictures(path: Path) -> bool:
     return path.is_dir() or path.suffix == TAR
 
 
-def is_table(path: Path) -> bool:
-    """Return True if a folder is what `save_to_disk` of Hugging Face `datasets` writes."""
-    return any((path / name).is_file() for name in ("dataset_info.json", "dataset_dict.json"))
-
-
-def read_table(path: Path, column: str | None, labels: Sequence[str]) -> tuple[list[Picture], list[str] | None]:
-    """List the images of a table, and their prompts or classes where it has them.
-
-    Args:
-        path: its folder.
-        column: the name of the column of images; None for the only one, or "image".
-        labels: names to look for the column of prompts under, the preferred one first.
-
-    Raises:
-        ValueError: if the package is not installed, the folder holds several tables or none that can be read, or it
-            does not say which column is meant.
-    """
-    try:
-        from datasets import ClassLabel, DatasetDict, Image, load_from_disk
-    except ImportError as error:
-        raise ValueError(f'Reading {path} needs datasets. Run: pip install "genmonitor[datasets]"') from error
-    try:
-        table = load_from_disk(str(path))
-    except Exception as error:
-        raise ValueError(f"Expected a dataset as save_to_disk writes it, but {path} is not: {error}") from error
-    if isinstance(table, DatasetDict):
-        splits = ", ".join(table)
-        raise ValueError(f"Expected one split, but {path} holds {splits}. Give {path / next(iter(table))}.")
-    columns = [name for name, kind in table.features.items() if isinstance(kind, Image)]
-    chosen: Any = column or ("image" if "image" in columns else columns[0] if len(columns) == 1 else None)
-    if chosen not in columns:
-        raise ValueError(
-            f"Expected the name of a column of images in {path}, which has {', '.join(columns) or 'none'}. Give it as "
-            f"in {path}:{next(iter(columns), 'NAME')}."
-        )
-    encoded = table.select_columns([chosen]).cast_column(chosen, Image(decode=False))
-    cells = (partial(_cell, encoded, chosen, row) for row in range(len(table)))
-    pictures = [Picture(f"row {row}", f"row {row} of {path}", cell) for row, cell in enumerate(cells)]
-    name = next((name for name in labels if name in table.features), None)
-    if name is None:
-        return pictures, None
-    kind, values = table.features[name], list(table[name])
-    named = isinstance(kind, ClassLabel) and None not in values
-    return pictures, [str(x) for x in (kind.int2str(values) if named else values)]
-
-
-def _cell(table: Any, column: str, row: int) -> IO[bytes]:
-    cell = table[row][column]
-    return io.BytesIO(cell["bytes"]) if cell["bytes"] is not None else Path(cell["path"]).open("rb")
-
-
 def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:
     """Return a key that sorts paths with runs of digits as numbers."""
     parts = [re.split(r"([0-9]+)", part) for part in file.parts]
@@ -245,13 +194,14 @@ def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:
 
 
 def open_pictures(
-    path: Path, pictures: Sequence[Picture], size: int | None, progress: Progress, skip_bad: bool = False
-) -> tuple[list[Picture], ImageSet, tuple[str, ...]]:
-    """Return the pictures that can be read, as images, and notes; each is decoded once here and again when needed.
+    path: Path, size: int | None, progress: Progress, skip_bad: bool = False
+) -> tuple[list[str], ImageSet, tuple[str, ...]]:
+    """Return the names of the pictures that can be read, these as images, and notes.
+
+    Each is decoded once here and again when needed.
 
     Args:
         path: where they are.
-        pictures: files.
         size: side that they are cropped and resized to; None where all have one size.
         progress: shows how many have been read.
         skip_bad: leave out pictures that cannot be read, and name them in a note.
@@ -259,6 +209,7 @@ def open_pictures(
     Raises:
         ValueError: if some cannot be read, all of which are counted and the first ones named, or sizes differ.
     """
+    pictures = find_pictures(path)
     good: list[Picture] = []
     heads: list[tuple[int, int, bool]] = []
     bad: list[str] = []
@@ -281,7 +232,7 @@ def open_pictures(
         notes.append(f"{gray} of {len(heads)} images of {path} are gray, and read as colored ones like the others")
     shape = (1 if gray == len(heads) else 3, *(sizes[0] if size is None else (size, size)))
     loader = DataLoader(Pictures(good, shape), num_workers=min(MOST_WORKERS, _cores()))
-    return good, ImageSet(loader, name=str(path)), tuple(notes)
+    return [x.name for x in good], ImageSet(loader, name=str(path)), tuple(notes)
 
 
 def _cores() -> int:

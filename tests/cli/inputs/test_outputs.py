@@ -460,66 +460,6 @@ def test_half_written_picture_among_many_is_named(tmp_path, count):
         images.read(range(count))
 
 
-# pictures in a dataset of Hugging Face
-
-
-@pytest.fixture
-def table(tmp_path, pictures):
-    """Make a table on disk, of some columns."""
-    datasets = pytest.importorskip("datasets")
-
-    def save_table(splits=False, **columns):
-        columns = {"image": [Image.fromarray(picture) for picture in pictures]} | columns
-        table = datasets.Dataset.from_dict({name: values for name, values in columns.items() if values})
-        if "label" in columns:
-            table = table.cast_column("label", datasets.ClassLabel(names=["cat", "dog"]))
-        (datasets.DatasetDict({"train": table, "test": table}) if splits else table).save_to_disk(tmp_path / "table")
-        return tmp_path / "table"
-
-    return save_table
-
-
-def test_table_holds_images_and_their_classes(table, pictures):
-    outputs = read(table(label=[1, 0, 1]))
-    assert (outputs.names[2], outputs.shape, outputs.prompts) == ("row 2", [3, 6, 5], ["dog", "cat", "dog"])
-    assert torch.equal(outputs.images.read([2, 0]), torch.from_numpy(pictures[[2, 0]]).permute(0, 3, 1, 2) / 255)
-    assert read(outputs.where, size=4).shape == [3, 4, 4]
-
-
-def test_column_of_images_is_named_where_there_are_several(table, pictures):
-    some = [Image.fromarray(picture[:4]) for picture in pictures]
-    place = table(image=None, real=some, fake=some, caption=["a", "b", "c"])
-    with pytest.raises(ValueError, match=r"column of images in .*, which has real, fake. Give it as in .*table:real"):
-        read(place)
-    assert (read(f"{place}:fake").shape, read(f"{place}:fake").prompts) == ([3, 4, 5], ["a", "b", "c"])
-
-
-def test_split_is_named_where_there_are_several(table):
-    place = table(splits=True)
-    with pytest.raises(ValueError, match=r"Expected one split, but .*table holds train, test. Give .*table/train"):
-        read(place)
-    assert len(read(place / "test")) == 3
-
-
-@pytest.mark.parametrize("broken", [b"no picture", None])
-def test_row_that_holds_no_image_is_named(tmp_path, pictures, broken):
-    datasets = pytest.importorskip("datasets")
-    good = (tmp_path / "good.png", io.BytesIO())
-    Image.fromarray(pictures[0]).save(good[0])
-    rows = [{"bytes": good[0].read_bytes(), "path": None}, broken and {"bytes": broken, "path": None}]
-    features = datasets.Features(image=datasets.Image())
-    datasets.Dataset.from_dict({"image": rows}, features).save_to_disk(tmp_path / "table")
-    with pytest.raises(ValueError, match=r"row 1 of .*table cannot be read as an image"):
-        read(tmp_path / "table")
-
-
-def test_table_that_was_half_written_is_named(table):
-    place = table()
-    next(place.glob("*.arrow")).unlink()
-    with pytest.raises(ValueError, match=r"a dataset as save_to_disk writes it, but .*table is not"):
-        read(place)
-
-
 def test_a_folder_called_like_a_tar_file_is_a_folder(shards):
     (shards / "folder").rename(shards / "folder.tar")
     assert read(shards / "folder.tar").names[0] == "0.png"
@@ -566,7 +506,7 @@ def blocks(count, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["folder", "images.tar", "images.npy", "table"])
+@pytest.mark.parametrize("kind", ["folder", "images.tar", "images.npy"])
 def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, kind):
     place = tmp_path / kind
     if kind == "images.npy":
@@ -574,10 +514,6 @@ def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, k
     else:
         for number, image in enumerate(blocks(5000, seed=0)):
             save(tmp_path / "folder" / f"{number}.png", image)
-    if kind == "table":
-        datasets = pytest.importorskip("datasets")
-        rows = [str(tmp_path / "folder" / f"{number}.png") for number in range(5000)]
-        datasets.Dataset.from_dict({"image": rows}, datasets.Features(image=datasets.Image())).save_to_disk(place)
     if kind == "images.tar":
         packed(place, tmp_path / "folder", *(f"{number}.png" for number in range(5000)))
     model = save_dinov2(tmp_path / "model")

@@ -50,14 +50,6 @@ def packed(folder):
     return folder.parent / "photos.tar"
 
 
-def table(folder):
-    datasets = pytest.importorskip("datasets")
-    rows = [{"path": None, "bytes": path.read_bytes()} for path in sorted(folder.iterdir())]
-    features = datasets.Features({"image": datasets.Image()})
-    datasets.Dataset.from_dict({"image": rows}, features=features).save_to_disk(folder.parent / "table")
-    return folder.parent / "table"
-
-
 def test_postscript_would_start_a_program(folder, ghostscript):
     (folder / "x.png").write_bytes(POSTSCRIPT)
     with suppress(Exception), Image.open(folder / "x.png") as image:  # what the program gives back is no picture
@@ -75,11 +67,10 @@ def test_postscript_in_a_folder_starts_no_program(folder, ghostscript, suffix):
     assert ghostscript() == 0
 
 
-@pytest.mark.parametrize("pack", [packed, table])
-def test_postscript_in_an_archive_starts_no_program(folder, ghostscript, pack):
+def test_postscript_in_an_archive_starts_no_program(folder, ghostscript):
     (folder / "x.png").write_bytes(POSTSCRIPT)
     with pytest.raises(ValueError, match="cannot be read as an image"):
-        read(pack(folder))
+        read(packed(folder))
     assert ghostscript() == 0
 
 
@@ -117,16 +108,6 @@ def test_what_is_wrong_may_be_left_out(folder):
     assert found.images.read(range(GOOD)).shape == (GOOD, 3, 4, 6)
     (note,) = found.notes
     assert re.match(rf"left out 6 of 10 files of .*photos: .*{names[0]}.*; and 1 more$", note)
-
-
-def test_a_table_keeps_the_prompts_of_what_is_left(folder):
-    datasets = pytest.importorskip("datasets")
-    contents = [b"no picture", (folder / "0.png").read_bytes(), (folder / "1.png").read_bytes()]
-    columns = {"image": [{"path": None, "bytes": x} for x in contents], "prompt": ["a", "b", "c"]}
-    features = datasets.Features({"image": datasets.Image(), "prompt": datasets.Value("string")})
-    datasets.Dataset.from_dict(columns, features=features).save_to_disk(folder.parent / "table")
-    found = read(folder.parent / "table", skip_bad=True)
-    assert (found.names, found.prompts) == (["row 1", "row 2"], ["b", "c"])
 
 
 def test_a_folder_of_nothing_else_is_refused_all_the_same(tmp_path):
