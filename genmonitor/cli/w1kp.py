@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from genmonitor._formatting import format_p
 from genmonitor._io import Progress
 from genmonitor.cli import results
-from genmonitor.cli.arguments import nonempty_path, whole_number
+from genmonitor.cli.arguments import nonempty_path
 from genmonitor.cli.inputs.encoding import default_device, range_notes, value_range
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
@@ -42,7 +42,6 @@ SPECS = (
     ValueSpec("p", "p-value of the hypothesis that all prompts vary alike; 0.05 or less: they differ", scale="p"),
     ValueSpec("prompts", "prompts with two outputs or more"),
     ValueSpec("skipped", "prompts with a single output, which have no score"),
-    ValueSpec("w1kp_k", "how alike the closest two of k outputs are, averaged over prompts with at least k"),
 )
 
 
@@ -58,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: made from these outputs, which ranks the prompts and says no more)",
     )
     add("--save-calibration", metavar="FILE", type=nonempty_path, help="save the calibration made of these outputs")
-    add("--k", metavar="K", type=whole_number(2), help="also say how alike the closest two of K outputs are")
     results.add_out_argument(parser, NAME)
 
 
@@ -123,7 +121,7 @@ def _measure(
     assert prompts is not None
     distinct, calibrated = Prompts(prompts.values), args.calibration is not None
     rows, p = current_processes().from_rank_zero(lambda: _measured(args, outputs, distinct))
-    values = _values(rows, len(distinct.distinct), args.k) | {"p": p}
+    values = _values(rows, len(distinct.distinct)) | {"p": p}
     return Measurement(
         title="Likeness of the outputs of a prompt",
         findings=[_finding(rows, values, calibrated)],
@@ -132,7 +130,7 @@ def _measure(
         split=f"{len(outputs)} {outputs.kind} of {len(distinct.distinct)} prompts",
         rows={"prompts": [_as_data(row, outputs, args) for row in rows]},
         figures=_figures(rows, outputs, distinct, calibrated),
-        notes=[*_notes(args, rows, values), *outputs.notes, *prompts.notes, *range_notes(args, sets)],
+        notes=[*_notes(args, values), *outputs.notes, *prompts.notes, *range_notes(args, sets)],
     )
 
 
@@ -146,18 +144,16 @@ def _measured(args: argparse.Namespace, outputs: Outputs, prompts: Prompts) -> t
     else:
         calibration = _load_calibration(args.calibration, dim=features.shape[1])
     names = [str(prompt) for prompt in prompts.distinct]
-    rows = w1kp_by_prompt(features, numbers, calibration=calibration, k=args.k, names=names)
+    rows = w1kp_by_prompt(features, numbers, calibration=calibration, names=names)
     if args.save_calibration is not None:
         calibration.save(args.save_calibration)
     return rows, variability_p_value(features, numbers, calibration)
 
 
-def _values(rows: Sequence[PromptVariability], prompts: int, k: int | None) -> dict[str, Any]:
+def _values(rows: Sequence[PromptVariability], prompts: int) -> dict[str, Any]:
     values = {"w1kp": sum(row.w1kp for row in rows) / len(rows), "prompts": len(rows), "skipped": prompts - len(rows)}
     errors = [row.w1kp_error for row in rows if row.w1kp_error is not None]
-    values |= {"w1kp_error": math.hypot(*errors) / len(rows)} if len(errors) == len(rows) else {}
-    closest = [row.w1kp_k for row in rows if row.w1kp_k is not None]
-    return values | ({} if k is None else {"w1kp_k": sum(closest) / len(closest) if closest else None})
+    return values | ({"w1kp_error": math.hypot(*errors) / len(rows)} if len(errors) == len(rows) else {})
 
 
 def _finding(rows: Sequence[PromptVariability], values: dict[str, Any], calibrated: bool) -> Finding:
@@ -180,14 +176,11 @@ def _as_data(row: PromptVariability, outputs: Outputs, args: argparse.Namespace)
     known["closest_pair"] = [outputs.label(number) for number in row.closest_pair]
     if args.calibration is None:
         del known["level"], known["reusability"]
-    return known if args.k is None else known | {name: known.get(name, "") for name in ("w1kp_k", "w1kp_k_error")}
+    return known
 
 
-def _notes(args: argparse.Namespace, rows: Sequence[PromptVariability], values: dict[str, Any]) -> list[str]:
+def _notes(args: argparse.Namespace, values: dict[str, Any]) -> list[str]:
     notes = []
-    if args.k is not None and (fewer := sum(row.w1kp_k is None for row in rows)):
-        most = max(row.outputs for row in rows)
-        notes.append(f"{fewer} of {len(rows)} prompts have no w1kp_k, having fewer than {args.k} outputs; most: {most}")
     if args.calibration is None:
         notes.append(
             "calibrated on these outputs themselves: their mean is near 0.5 whatever they are, and only the order of "

@@ -199,10 +199,9 @@ def _title(run: MonitorRun) -> str:
 def _copies(run: MonitorRun) -> str:
     """Say how near the last samples lie to real images, "" where that was not looked for."""
     strips = run.strips.get("images", [])
-    if not strips or not strips[-1].distances:
+    if not strips or not strips[-1].about["distances"]:
         return ""
-    distances = strips[-1].distances
-    times = median(distances)
+    times = median(strips[-1].about["distances"])
     typical = "as far" if 0.9 <= times <= 1.1 else f"{times:.2g} times as far"
     return f"Samples are {typical} from their nearest real images as other real images are."
 

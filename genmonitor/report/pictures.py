@@ -16,7 +16,7 @@ from PIL import Image
 
 from genmonitor._io import signals_deferred
 from genmonitor.evaluation.results import ShownImages
-from genmonitor.report.run import MonitorRun, Picture, PictureT, Strip
+from genmonitor.report.run import MonitorRun, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,10 +74,10 @@ class Pictures:
         real = [_strip(x) for x in run.strips.get("real", [])[-1:]]
         other = [_strip(x) for x in run.strips.get("other_images", [])[-1:]]
         strips = [_strip(x) for x in self._chosen(generated)]
-        captions = list(generated[-1].captions)
+        captions = generated[-1].about["captions"]
         return {"real": real, "other": other, "strips": strips, "of": len(generated), "captions": captions}
 
-    def _chosen(self, pictures: Sequence[PictureT]) -> list[PictureT]:
+    def _chosen(self, pictures: Sequence[Picture]) -> list[Picture]:
         """Choose pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
         size = max(len(_encode(x.path)[0]) for x in {pictures[0], pictures[len(pictures) // 2], pictures[-1]})
         count = max(2, min(MAX_SHOWN, len(pictures), self._part // max(size, 1)))
@@ -97,9 +97,8 @@ def _moment(picture: Picture) -> dict[str, int | None]:
     return {"epoch": picture.epoch, "step": picture.step}
 
 
-def _strip(strip: Strip) -> dict[str, Any]:
-    about = {"height": strip.height, "nearest": strip.nearest, "distances": list(strip.distances)}
-    return {**_moment(strip), **about, "source": _uri(strip.path.read_bytes(), "webp")}
+def _strip(strip: Picture) -> dict[str, Any]:
+    return {**_moment(strip), **strip.about, "source": _uri(strip.path.read_bytes(), "webp")}
 
 
 def _shown(path: Path) -> dict[str, Any]:

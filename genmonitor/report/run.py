@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from genmonitor._formatting import Band
 from genmonitor.evaluation.findings import Finding
@@ -43,31 +43,20 @@ class Note:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG file, and the evaluation that it shows; without one it is the latest of its kind."""
+    """A figure, or images below each other, and the evaluation that it shows; without one it is the latest of its kind.
+
+    Attributes:
+        path: of the PNG or WebP file.
+        epoch: of the evaluation.
+        step: of the evaluation.
+        about: of images, "height" of one, "nearest" (True if the nearest real image is at the right of each),
+            "captions", and "distances" to the nearest real image as multiples of what is usual; empty for a figure.
+    """
 
     path: Path
     epoch: int | None = None
     step: int | None = None
-
-
-PictureT = TypeVar("PictureT", bound=Picture)
-
-
-@dataclass(frozen=True)
-class Strip(Picture):
-    """Images below each other in a WebP file.
-
-    Attributes:
-        height: of an image.
-        nearest: True if the real image nearest to each stands at its right.
-        captions: of the images, empty where they have none.
-        distances: of each to the nearest real image, as a multiple of what is usual.
-    """
-
-    height: int = 1
-    nearest: bool = False
-    captions: tuple[str, ...] = ()
-    distances: tuple[float, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -102,7 +91,7 @@ class MonitorRun:
     notes: Sequence[Note]
     tables: Mapping[str, Table]
     pictures: Mapping[str, list[Picture]] = field(default_factory=dict)
-    strips: Mapping[str, list[Strip]] = field(default_factory=dict)
+    strips: Mapping[str, list[Picture]] = field(default_factory=dict)
     partition: PixelPartition | None = None
 
     @classmethod
@@ -279,37 +268,32 @@ def _with_pictures(run: MonitorRun, mine: list[Path], files: Mapping[str, Path],
     return replace(
         run,
         partition=partition,
-        pictures=_by_name(run.prefix, mine, ".png", steps, Picture),
-        strips=_by_name(run.prefix, mine, ".webp", steps, _strip),
+        pictures=_by_name(run.prefix, mine, ".png", steps),
+        strips=_by_name(run.prefix, mine, ".webp", steps),
     )
 
 
-def _by_name(
-    prefix: str,
-    files: list[Path],
-    suffix: str,
-    steps: set[float | None],
-    make: Callable[[Path, int | None, int | None], PictureT | None],
-) -> dict[str, list[PictureT]]:
-    """Return what is made of each picture with its epoch and step, by what it shows, the oldest first."""
-    found: dict[str, list[PictureT]] = {}
+def _by_name(prefix: str, files: list[Path], suffix: str, steps: set[float | None]) -> dict[str, list[Picture]]:
+    """Return the pictures by what they show, the oldest first."""
+    found: dict[str, list[Picture]] = {}
     for path in files:
         name = path.stem.removeprefix(f"{prefix}_")
         match = BY_EPOCH.fullmatch(name)
         kind, epoch, step = (match[1], int(match[2]), int(match[3])) if match else (name, None, None)
         if path.suffix != suffix or (step is not None and step not in steps):
             continue
-        if (picture := make(path, epoch, step)) is not None:
-            found.setdefault(kind, []).append(picture)
+        about = _about(path) if suffix == ".webp" else {}
+        if about is not None:
+            found.setdefault(kind, []).append(Picture(path, epoch, step, about))
     return {kind: sorted(some, key=lambda x: -1 if x.step is None else x.step) for kind, some in found.items()}
 
 
-def _strip(path: Path, epoch: int | None, step: int | None) -> Strip | None:
-    """Return the images of a file as the JSON file beside it describes them; None where that is not there."""
+def _about(path: Path) -> dict[str, Any] | None:
+    """Return what the JSON file beside some images says of them; None where that is not there."""
     try:
         about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        captions, distances = tuple(map(str, about["captions"])), tuple(map(float, about["distances"]))
-        height = int(about["height"])
-        return Strip(path, epoch, step, height, bool(about["nearest"]), captions, distances) if height > 0 else None
+        captions, distances = list(map(str, about["captions"])), list(map(float, about["distances"]))
+        known = {"height": int(about["height"]), "nearest": bool(about["nearest"])}
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return {**known, "captions": captions, "distances": distances} if known["height"] > 0 else None

@@ -143,7 +143,7 @@ COMMANDS = {
     "which is closer": "compare real.npy fake.npz fake.npz --n-clusters 2 --paired",
     "diversity": "diversity images/a --prompts images/prompts.csv --real images/b --batch-size 10 --cache cache",
     "disagreement": "disagreement images/a images/b --prompts images/prompts.txt --batch-size 10",
-    "w1kp": "w1kp images/a --prompts images/prompts.txt --k 3 --batch-size 10 --save-calibration calibration.pt",
+    "w1kp": "w1kp images/a --prompts images/prompts.txt --batch-size 10 --save-calibration calibration.pt",
 }
 
 

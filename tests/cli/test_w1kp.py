@@ -33,13 +33,12 @@ def test_w1kp_names_the_least_varied_prompt_first(outputs, genmonitor):
 def test_w1kp_with_a_calibration_has_levels_and_the_values_of_the_function(outputs, genmonitor, tmp_path):
     others = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)).double()
     calibrate(others).save(tmp_path / "c.pt")
-    status, said, complaint = genmonitor("w1kp", *outputs, "--calibration", tmp_path / "c.pt", "--k", 3, "--json")
+    status, said, complaint = genmonitor("w1kp", *outputs, "--calibration", tmp_path / "c.pt", "--json")
     assert status == 0, complaint
     result = json.loads(said)
     x = torch.from_numpy(np.load(outputs[0]))
-    expected = w1kp_score(x, LABELS, calibration=calibrate(others), k=3)
+    expected = w1kp_score(x, LABELS, calibration=calibrate(others))
     assert result["values"]["w1kp"] == pytest.approx(float(expected["w1kp"]))
-    assert result["values"]["w1kp_k"] == pytest.approx(float(expected["w1kp_k"]), abs=0.02)
     first = result["prompts"][0]
     assert (first["prompt"], first["outputs"], first["level"]) == ("a fish", 10, "high")
     assert first["reusability"] >= 1
@@ -94,18 +93,6 @@ def test_w1kp_shows_images_of_the_least_varied_prompts(classes, genmonitor, tmp_
     assert "in the order of their paths, 'a cat' to 00.png, 'a dog' to 01.png." in said
 
 
-def test_w1kp_says_of_which_prompts_the_closest_of_k_is_not_known(outputs, genmonitor, tmp_path):
-    prompts = (tmp_path / "p.txt").read_text().splitlines()
-    (tmp_path / "p.txt").write_text("\n".join([*prompts[:27], *["a cat"] * 3]))
-    result = json.loads(genmonitor("w1kp", *outputs, "--k", 10, "--json")[1])
-    assert result["values"]["w1kp_k"] == next(r["w1kp_k"] for r in result["prompts"] if r["prompt"] == "a cat")
-    assert "2 of 3 prompts have no w1kp_k, having fewer than 10 outputs; most: 12" in result["notes"]
-    result = json.loads(genmonitor("w1kp", *outputs, "--k", 13, "--json")[1])
-    assert result["values"]["w1kp_k"] is None
-    assert "3 of 3 prompts have no w1kp_k, having fewer than 13 outputs; most: 12" in result["notes"]
-    assert genmonitor("w1kp", *outputs, "--k", 13)[0] == 0
-
-
 def test_w1kp_says_which_prompts_have_no_score(outputs, genmonitor, tmp_path):
     prompts = (tmp_path / "p.txt").read_text().splitlines()
     (tmp_path / "p.txt").write_text("\n".join(["a bird", *prompts[1:]]))
@@ -121,7 +108,6 @@ def test_w1kp_says_which_prompts_have_no_score(outputs, genmonitor, tmp_path):
         (["--save-calibration", "nofolder/c.pt"], "in a folder that exists, but there is no nofolder"),
         (["--save-calibration", "."], "--save-calibration to be a file, but . is a folder"),
         (["--calibration", "x", "--save-calibration", "y"], "--calibration or --save-calibration, but got both"),
-        (["--k", "1"], "--k: expected a whole number of at least 2"),
     ],
 )
 def test_w1kp_refuses_at_the_door(outputs, genmonitor, monkeypatch, options, complaint):

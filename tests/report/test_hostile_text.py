@@ -57,7 +57,7 @@ def test_run_page_and_history_are_written_whatever_is_in_the_text(tmp_path, text
     assert "<script>alert(1)" not in page
     run = read_run(folder.path)
     assert run.unreadable == []
-    assert run.monitors[0].strips["images"][0].captions == (clean(text),)
+    assert run.monitors[0].strips["images"][0].about["captions"] == [clean(text)]
     assert run.monitors[0].findings[0].text == clean(text)
     with (folder.path / "history.csv").open(newline="", encoding="utf-8") as file:
         head, row = csv.reader(file)
