@@ -2,7 +2,7 @@
 """Measures whether faults are found, the right region is named, and nothing is said where nothing is wrong.
 
 python benchmarks/detection.py                     # all tables, about an hour on one core
-python benchmarks/detection.py --tables seconds    # one of them: naming, level, bands, alerts, real, seconds
+python benchmarks/detection.py --tables alerts     # one of them: naming, level, bands, alerts, real
 python benchmarks/detection.py --runs 4 --null 22  # a look, in two minutes
 """
 
@@ -10,21 +10,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 
 import matplotlib as mpl
 import numpy as np
 import torch
 
-from genmonitor import GaussianKernel, PixelPartition, TwoSampleTest
 from genmonitor.evaluation.findings import LEVEL
-from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.functional import two_sample_test
-from genmonitor.functional.mmd_influence import RealSide
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -37,7 +32,7 @@ from detection_methods import FAULTS, P_VALUES, SIMILARITIES, Values, measured  
 from detection_trained import real_fault_rows, trained_rows  # noqa: E402
 from stamp import processor, stamp  # noqa: E402
 
-TABLES = ("naming", "level", "bands", "alerts", "real", "seconds")
+TABLES = ("naming", "level", "bands", "alerts", "real")
 NULLS = {  # kind: evaluations, of which seed, the samples' dimension and distribution, seed of the test where fixed
     "normal": (40_000, 11, 1, torch.randn, None),
     "uniform": (20_000, 12, 1, torch.rand, None),
@@ -137,33 +132,6 @@ def null_row(name: str, rejected: list[bool]) -> list[str]:
     return [name, f"{len(rejected):,}", f"{share:.4f} ± {(share * (1 - share) / len(rejected)) ** 0.5:.4f}"]
 
 
-def seconds_rows() -> Iterator[list[str]]:
-    """Yield the seconds of an evaluation's parts: 1200 v 1200 images of 64×64×3, 5 regions."""
-    generator = torch.Generator().manual_seed(0)
-    fake, real = (torch.rand(1200, 3, 64, 64, generator=generator) for _ in range(2))
-    partition = PixelPartition.grid((64, 64), 1, 5)
-    cms = RegionMetric(partition, GaussianKernel(1e-3), None)
-    test = TwoSampleTest(partition, reset_real_features=False)
-    times: dict[str, list[float]] = {"CMS of image and regions": [], "test, B = 199": [], "change from the best": []}
-    for metric in (cms, test):
-        metric.update(real, real=True)
-    side = RealSide.of(real, None, partition)
-    for _ in range(4):
-        for taken, metric in zip(times.values(), (cms, test, None), strict=True):
-            if metric is not None:
-                metric.reset()
-                metric.update(fake, real=False)
-            start = time.perf_counter()
-            if metric is None:
-                side.influence(fake.flatten(1))
-            else:
-                metric.compute()
-            taken.append(time.perf_counter() - start)
-    base = median(times["CMS of image and regions"][1:])
-    for name, taken in times.items():
-        yield [name, f"{median(taken[1:]):.2f}", f"{median(taken[1:]) / base:.2f}"]
-
-
 def table(title: str, columns: list[str], rows: Iterator[list[str]]) -> list[list[str]]:
     """Print a table, a row as soon as it is there; return its rows."""
     print(f"## {title}\n\n| {' | '.join(columns)} |\n| --- |{' ---: |' * (len(columns) - 1)}")
@@ -224,8 +192,6 @@ def main() -> None:
         table("Faults of real images, found in whole images", ["fault", "found"], real_fault_rows())
         columns = ["DCGAN of the digits", "p-value against real images", "p-value: farther than that of 81 epochs"]
         table("Generators that were trained", columns, trained_rows())
-    if "seconds" in args.tables:
-        table("Seconds: 1200 v 1200 images of 64×64×3, 5 regions", ["part", "seconds", "× CMS"], seconds_rows())
 
 
 def level_and_naming(sets: dict[str, Source], runs: int, count: int) -> None:

@@ -13,9 +13,11 @@ from detection_images import Source
 from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
+from genmonitor import GaussianKernel
 from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector
 from genmonitor.evaluation.regions.findings import BestSoFar
-from genmonitor.evaluation.regions.metrics import RealViews
+from genmonitor.evaluation.regions.metrics import Compared, RealRegions
+from genmonitor.functional.discrepancy import VIEWS, view_kernels, views_state
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]
 Spoil = Callable[[Tensor, int, torch.Generator], Tensor]
@@ -66,11 +68,13 @@ def delays(source: Source, runs: int, fault: Fault, size: float, noisy: float = 
 def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[list[str]]:
     """Return what is alerted of at each evaluation of fresh images."""
     generator = torch.Generator().manual_seed(seed)
-    views = RealViews.of(source.draw(generator)[1], source.partition)
-    best, detector, out = {view: BestSoFar() for view in views.sides}, DegradationDetector(), []
+    training, real = source.draw(generator)
+    views = {name: of.balanced(training) for name, of in view_kernels([training], source.partition).items()}
+    compared = RealRegions(Compared(source.partition, GaussianKernel(1.0), views_state(views), None, seed), real)
+    best, detector, out = {view: BestSoFar() for view in VIEWS}, DegradationDetector(), []
     for i in range(evaluations):
         scores, far = {}, set()
-        for view, influence in views.influences(spoil(source.draw(generator)[0], i, generator)).items():
+        for view, influence in compared.measure(spoil(source.draw(generator)[0], i, generator)).influences.items():
             found = best[view].scores(influence)
             scores |= {f"{view} {name}": z for name, z in found.items() if name != "image"}
             far |= {f"{view} {name}" for name in best[view].farther_by(influence, ALERT_FACTOR)}

@@ -9,7 +9,7 @@ float32 holds the little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -49,12 +49,14 @@ class PairSums(NamedTuple):
         rows: of the mixture of the kernels, over the columns [G, N].
         columns: over the rows [G, M].
         squares: of its squares, over all pairs [G].
+        own: of the kernel of one gamma for all groups, over all pairs [G]; None where there is none.
     """
 
     blocks: Tensor
     rows: Tensor
     columns: Tensor
     squares: Tensor
+    own: Tensor | None = None
 
     @property
     def totals(self) -> Tensor:
@@ -69,15 +71,14 @@ class Strip(NamedTuple):
         group: its number.
         start: the first row.
         stop: the one after the last.
-        values: of each kernel in turn [stop - start, columns].
-        constant: 1 where `values` are the kernels, 0 where they are the kernels minus one.
+        values: of each kernel in turn [stop - start, columns], with 1 where they are the kernels, 0 where they are the
+            kernels minus one.
     """
 
     group: int
     start: int
     stop: int
-    values: Iterable[Tensor]
-    constant: float
+    values: Iterable[tuple[Tensor, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +95,7 @@ class GroupKernels:
         scales: mean squared distance of the reference samples in each group [G]; None where a kernel was given.
         spread: root mean square of each centered kernel of two real samples [G, K], see `balanced`.
         deviation: the same of the mixture [G].
+        gamma: of one more Gaussian, for all groups, that is in no mixture; None for none.
     """
 
     names: tuple[str, ...]
@@ -105,6 +107,7 @@ class GroupKernels:
     scales: Tensor | None = None
     spread: Tensor | None = None
     deviation: Tensor | None = None
+    gamma: float | None = None
 
     @classmethod
     def gaussian(
@@ -161,8 +164,8 @@ class GroupKernels:
         spread, deviation = torch.zeros_like(self.gammas), torch.zeros_like(self.unit)
         mixture = torch.full_like(spread, 1 / len(self.multipliers))
         with torch.no_grad(), full_precision():
-            for group, _, _, values, _ in self._strips(some, some, [(0, len(some))], same=True):
-                grams = torch.stack([_centered_pairs(gram).cpu() for gram in values])
+            for group, _, _, values in replace(self, gamma=None)._strips(some, some, [(0, len(some))], same=True):
+                grams = torch.stack([_centered_pairs(gram).cpu() for gram, _ in values])
                 spread[group] = _root_mean_square(grams)
                 counts = torch.where(spread[group] > 0, 1 / spread[group], 0)
                 if counts.any():
@@ -178,42 +181,88 @@ class GroupKernels:
             y: samples [M, ...] of the same dtype; None for x itself.
             sizes: samples in a block of rows and of columns; None for all.
         """
-        same, y = y is None, x if y is None else y
-        rows, columns = sizes[0] or len(x), (sizes[0] if same else sizes[1]) or len(y)
-        groups, across = len(self.names), -(-len(y) // columns)
-        zeros = torch.zeros((), dtype=torch.float64, device=x.device)
-        blocks = zeros.repeat(groups, len(self.multipliers), -(-len(x) // rows), across)
-        out = PairSums(blocks, zeros.repeat(groups, len(x)), zeros.repeat(groups, len(y)), zeros.repeat(groups))
-        with full_precision():
-            for strip in self._strips(x, y, _spans(len(x), len(y), rows, same), same):
-                group, start, stop, first = *strip[:3], strip.start if same else 0
-                partial = self._add(out, strip, min(rows, stop - start), same)
-                padded = F.pad(partial, (first, across * columns - len(y))).unflatten(-1, (across, columns)).sum(-1)
-                blocks[group, :, start // rows : start // rows + partial.shape[1]] += padded
-        return out._replace(blocks=blocks + blocks.mT, columns=out.rows) if same else out._replace(blocks=blocks)
+        rows = sizes[0] or len(x)
+        if y is None:
+            return self._sums(x, x, len(x), rows, [(len(x), rows)], same=True)[0]
+        return self._sums(x, y, len(x), rows, [(len(y), sizes[1] or len(y))], same=False)[0]
 
-    def _add(self, out: PairSums, strip: Strip, rows: int, same: bool) -> Tensor:
-        """Add a strip of the mixture to the sums, and return sums over `rows` rows of each kernel [K, strips, columns].
+    def both(self, x: Tensor, y: Tensor, sizes: tuple[int, int]) -> tuple[PairSums, PairSums]:
+        """Return the sums over pairs of x, and those over pairs of x and y, from one pass; see `sums`."""
+        every, parts = torch.cat([x, y]), [(len(x), sizes[0]), (len(y), sizes[1])]
+        within, across = self._sums(every, every, len(x), sizes[0], parts, same=True)
+        return within, across
+
+    def _sums(
+        self, x: Tensor, y: Tensor, n: int, rows: int, parts: Sequence[tuple[int, int]], same: bool
+    ) -> list[PairSums]:
+        """Sum over the pairs of one of the first n samples of x and one of each part of y.
+
+        Args:
+            x: samples.
+            y: samples; x itself with `same`.
+            n: see above.
+            rows: samples in a block of the n.
+            parts: of the columns, the number of samples and how many are in a block.
+            same: True if the first part is the n samples themselves.
+        """
+        zeros = torch.zeros((), dtype=torch.float64, device=x.device)
+        groups, kernels = len(self.names), len(self.multipliers) + (self.gamma is not None)
+        out = []
+        for count, size in parts:
+            blocks = zeros.repeat(groups, kernels, -(-n // rows), -(-count // size))
+            out.append(PairSums(blocks, zeros.repeat(groups, n), zeros.repeat(groups, count), zeros.repeat(groups)))
+        with full_precision():
+            for strip in self._strips(x, y, _spans(n, len(y), rows, same), same):
+                partial, mixed, constant = self._summed(strip, min(rows, strip.stop - strip.start))
+                column = 0
+                for index, (count, size) in enumerate(parts):
+                    symmetric = same and not index
+                    first = strip.start if symmetric else 0
+                    some = slice(column, column := column + count - first)
+                    if mixed is not None:
+                        self._add(out[index], strip, first, partial[..., some], mixed[:, some], constant, symmetric)
+                    if symmetric:
+                        partial[..., : strip.stop - strip.start] /= 2
+                    padding = (first, out[index].blocks.shape[-1] * size - count)
+                    summed = F.pad(partial[..., some], padding).unflatten(-1, (-1, size)).sum(-1)
+                    block = strip.start // rows
+                    out[index].blocks[strip.group, :, block : block + partial.shape[1]] += summed
+        if same:
+            out[0] = out[0]._replace(blocks=out[0].blocks + out[0].blocks.mT, columns=out[0].rows)
+        if self.gamma is None:
+            return out
+        return [x._replace(blocks=x.blocks[:, :-1], own=x.blocks[:, -1].sum((-2, -1))) for x in out]
+
+    def _summed(self, strip: Strip, rows: int) -> tuple[Tensor, Tensor | None, float]:
+        """Return sums over `rows` rows of each kernel minus one [K, strips, columns], and the mixture of a strip.
+
+        The third is 1 where the mixture is of the kernels, not of the kernels minus one, times the weights' sum.
+        """
+        weights = [] if self.mixture is None else self.mixture[strip.group].tolist()
+        partial: list[Tensor] = []
+        mixed, total = None, 0.0
+        for gram, constant in strip.values:
+            partial.append(gram.reshape(-1, rows, gram.shape[1]).sum(1).double() - constant * rows)
+            if weights:
+                weight = weights.pop(0)
+                mixed = gram * weight if mixed is None else mixed.add_(gram, alpha=weight)
+                total += weight * constant
+        return torch.stack(partial), mixed, total
+
+    def _add(
+        self, out: PairSums, strip: Strip, first: int, partial: Tensor, mixed: Tensor, constant: float, same: bool
+    ) -> None:
+        """Add some columns of a strip of the mixture, from the column `first` of a part on.
 
         Of a symmetric strip, which counts in both orders, the pairs of its own rows are in the upper triangle twice.
         """
-        group, start, stop, values, constant = strip
-        weights = None if self.mixture is None else self.mixture[group].tolist()
-        partial, mixed = [], None
-        for number, gram in enumerate(values):
-            partial.append(gram.reshape(-1, rows, gram.shape[1]).sum(1))
-            if weights is not None:
-                mixed = gram * weights[0] if mixed is None else mixed.add_(gram, alpha=weights[number])
-        sums, own = torch.stack(partial).double() - constant * rows, stop - start if same else 0
-        if weights is not None and mixed is not None:
-            first, constant = start if same else 0, constant * sum(weights)
-            out.rows[group, start:stop] += mixed.sum(1).double() - constant * mixed.shape[1]
-            by_column = sums.new_tensor(weights) @ sums.sum(1)
-            (out.rows if same else out.columns)[group, first + own :] += by_column[own:]
-            out.squares[group] += _squares(mixed[:, :own], constant) + (1 + same) * _squares(mixed[:, own:], constant)
-        if same:
-            sums[..., :own] /= 2
-        return sums
+        assert self.mixture is not None  # or there were nothing to add
+        group, own = strip.group, strip.stop - strip.start if same else 0
+        weights = self.mixture[group].to(partial)
+        out.rows[group, strip.start : strip.stop] += mixed.sum(1).double() - constant * mixed.shape[1]
+        by_column = weights @ partial[: len(weights)].sum(1)
+        (out.rows if same else out.columns)[group, first + own :] += by_column[own:]
+        out.squares[group] += _squares(mixed[:, :own], constant) + (1 + same) * _squares(mixed[:, own:], constant)
 
     def _strips(self, x: Tensor, y: Tensor, spans: Sequence[tuple[int, int]], same: bool) -> Iterator[Strip]:
         """Yield strips of rows; where `y` is `x`, their columns begin with the first of these rows.
@@ -227,15 +276,15 @@ class GroupKernels:
                 gram = self.kernel.gram(left[a:b], right[a if same else 0 :])
                 if same:
                     check_unit_diagonal(self.kernel, gram.diagonal())
-                yield Strip(group, a, b, [_with_diagonal(gram, 1) if same else gram], 1.0)
+                yield Strip(group, a, b, [(_with_diagonal(gram, 1) if same else gram, 1.0)])
             return
         for group, a, b, distances in self._distances(x, y, spans, same):
-            if unit := float(self.unit[group]):
+            unit = float(self.unit[group])
+            if unit or self.gamma:
                 distances = _with_diagonal(distances, 0) if same else distances
-                some = distances.detach()[:: -(-(b - a) // 16), :: -(-distances.shape[1] // 16)]
-                near = float(some.median()) * unit * self.multipliers[0] < NEAR
                 gammas = [unit * multiplier for multiplier in self.multipliers]
-                yield Strip(group, a, b, _kernels(distances, gammas, near), 0.0 if near else 1.0)
+                some = distances.detach()[:: -(-(b - a) // 16), :: -(-distances.shape[1] // 16)]
+                yield Strip(group, a, b, _kernels(distances, gammas, self.gamma, float(some.median())))
 
     def _distances(
         self, x: Tensor, y: Tensor, spans: Sequence[tuple[int, int]], same: bool
@@ -266,7 +315,8 @@ class GroupKernels:
 
         float32 holds the exponents of the second kernel to within a millionth, those of 32 to a sixteenth of that.
         """
-        kernel = replace(self.kernel, gamma=float(self.unit[group]) * self.multipliers[:2][-1] or 1.0)
+        gamma = max(float(self.unit[group]) * self.multipliers[:2][-1], self.gamma or 0.0)
+        kernel = replace(self.kernel, gamma=gamma or 1.0)
         for sides in self.view.pieces(part, *([x] if y is x else [x, y])):
             # exactly zero where nothing varies, which a mean rounds
             near = [torch.zeros_like(side) for side in sides] if _all_equal(sides) else sides
@@ -289,6 +339,33 @@ def view_kernels(
     if reference[0].ndim == 4:
         texture = Texture.of(Whitening.of(*reference), partition)
         out["texture"] = GroupKernels.gaussian(reference, partition, texture, multipliers)
+    return out
+
+
+def views_state(views: Mapping[View, GroupKernels]) -> dict[str, dict[str, Tensor]]:
+    """Return balanced views as tensors on the CPU, for `views_of_state`."""
+    out = {}
+    for name, kernels in views.items():
+        tensors = {key: getattr(kernels, key) for key in ("unit", "mixture", "spread", "deviation")}
+        if isinstance(kernels.view, Texture):
+            tensors |= kernels.view.whitening._asdict()
+        out[str(name)] = {key: tensor.cpu() for key, tensor in tensors.items()}
+    return out
+
+
+def views_of_state(
+    state: Mapping[str, Mapping[str, Tensor]], like: Tensor, partition: PixelPartition | None
+) -> dict[View, GroupKernels]:
+    """Make views of what `views_state` returned, for samples of the shape, dtype and device of `like`."""
+    out: dict[View, GroupKernels] = {}
+    for name in (view for view in VIEWS if view in state):
+        saved = dict(state[name])
+        view: SampleView = Structure.of(like, partition)
+        if name == "texture":
+            view = Texture.of(Whitening(*(saved.pop(key).to(like) for key in Whitening._fields)), partition)
+        out[name] = GroupKernels(
+            group_names(partition), view, multipliers=MULTIPLIERS, kernel=GaussianKernel(), scales=None, **saved
+        )
     return out
 
 
@@ -356,23 +433,33 @@ def _measured(
     return (distances(x[a:b], y[a if same else 0 :]) for a, b in spans)
 
 
-def _kernels(distances: Tensor, gammas: Sequence[float], near: bool) -> Iterator[Tensor]:
-    """Yield exp(-gamma · distances) for each gamma, less 1 where most pairs are near, each in place of the one before.
+def _kernels(
+    distances: Tensor, gammas: Sequence[float], own: float | None, typical: float
+) -> Iterator[tuple[Tensor, float]]:
+    """Yield exp(-gamma · distances) for each gamma, each in place of the one before, and for one that is in no mixture.
 
-    A Gaussian of four times the gamma is the fourth power.
+    Where a typical pair is near, this is less 1, and the second number 0. A Gaussian of four times the gamma is the
+    fourth power.
     """
-    values, before = None, 0.0
+    values, before, near = None, 0.0, typical * gammas[0] < NEAR
     for gamma in gammas:
         if values is None or gamma != 4 * before:
-            exponents = distances * -gamma
-            values = exponents.expm1_() if near else exponents.exp_()
+            values = _exponential(distances, gamma, near)
         elif near:
             for _ in range(2):
                 values.mul_(values + 2)
         else:
             values.square_().square_()
         before = gamma
-        yield values
+        yield values, float(not near)
+    if own is not None:
+        yield _exponential(distances, own, typical * own < NEAR), float(typical * own >= NEAR)
+
+
+def _exponential(distances: Tensor, gamma: float, near: bool) -> Tensor:
+    """Return exp(-gamma · distances), less 1 with `near`."""
+    exponents = distances * -gamma
+    return exponents.expm1_() if near else exponents.exp_()
 
 
 def _squares(values: Tensor, constant: float) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features, check_min_samples, check_samples, check_whole_blocks
-from genmonitor.functional.discrepancy import GroupKernels
+from genmonitor.functional.discrepancy import GroupKernels, PairSums
 from genmonitor.kernels.base import Kernel, check_kernel
 from genmonitor.kernels.builtin import GaussianKernel
 from genmonitor.partition import PixelPartition
@@ -42,6 +42,14 @@ class KernelMeans(NamedTuple):
         within_fake = (self.within_fake * fake - 1) / (fake - 1)
         within_real = (self.within_real * real - 1) / (real - 1)
         return self._replace(within_fake=within_fake, within_real=within_real)
+
+    @classmethod
+    def of_sums(cls, within_fake: PairSums, across: PairSums, within_real: PairSums) -> KernelMeans:
+        """Take the means from the sums of the kernel that serves all groups, see `GroupKernels.gamma`."""
+        n, m = across.rows.shape[1], across.columns.shape[1]
+        sums = (across.own, n * m), (within_fake.own, n * n), (within_real.own, m * m)
+        means = [1 + own / pairs for own, pairs in sums if own is not None]
+        return cls(means[0][:, None, None], means[1][:, None], means[2][:, None], n, m)
 
 
 def kernel_means(

@@ -119,7 +119,8 @@ class RealSide(NamedTuple):
     def influence(self, fake: Tensor) -> MMDInfluence:
         """Compare samples that are checked, and of the dtype of the real ones."""
         with torch.no_grad():
-            return influence_of(self.kernels, self.kernels.sums(fake), self.kernels.sums(fake, self.samples), self.sums)
+            sizes = (len(fake), len(self.samples))
+            return influence_of(self.kernels, *self.kernels.both(fake, self.samples, sizes), self.sums)
 
 
 def influence_of(kernels: GroupKernels, fake: PairSums, across: PairSums, real: PairSums) -> MMDInfluence:

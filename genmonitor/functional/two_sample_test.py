@@ -130,10 +130,8 @@ def pooled_statistics(
     found = []
     for view in seen if len(seen) == 1 else views:
         kernels, size = seen[view], blocks.size
-        within_fake = kernels.sums(fake, sizes=(size, size)).blocks
-        across = kernels.sums(fake, real, (size, size)).blocks
-        within_real = kernels.sums(real, sizes=(size, size)).blocks
-        found.append(split_statistics(within_fake, across, within_real, blocks))
+        sums = (*kernels.both(fake, real, (size, size)), kernels.sums(real, sizes=(size, size)))
+        found.append(split_statistics(*(part.blocks for part in sums), blocks))
     return torch.stack(found).amax(0).masked_fill(constant[:, None], -math.inf)
 
 

@@ -77,4 +77,4 @@ def test_seconds_of_a_metric_are_those_of_a_committed_table(page, seconds, case,
 
 
 def test_every_metric_says_what_it_costs():
-    assert len(MEASURED) == 9
+    assert len(MEASURED) == 8

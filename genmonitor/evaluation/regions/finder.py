@@ -22,14 +22,17 @@ from genmonitor.evaluation.baseline import DRAWS, measure_baseline
 from genmonitor.evaluation.data.images import MAX_HELD, ImageSet, fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, split_reference
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
-from genmonitor.evaluation.regions.metrics import RegionMetric
+from genmonitor.evaluation.regions.metrics import Compared, RealRegions
 from genmonitor.evaluation.settings import RegionSettings
+from genmonitor.functional.discrepancy import view_kernels, views_state
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
 SKETCH = 64
 """Fingerprints of images that are kept: the smallest ones, from which the overlap of two sets can be told."""
+REFERENCE, REFERENCE_BYTES = 1000, 2**28
+"""Real images that fix the views, fewer where they are large, but never fewer than are compared."""
 SAME_DATA = 0.3
 """Overlap from which on two sets are splits of the same data: two halves of it have a third in common."""
 
@@ -43,6 +46,7 @@ class Regions:
         kernel: with its gamma set.
         baseline: what real images score in place of generated ones, by value.
         value_range: lowest and highest value of a pixel.
+        views: both views of images and their kernels, by real images that are not compared, see `views_state`.
         cka: the matrix that the clusters were found in, None where they were given or taken from a saved state.
         average: the average image [C, H, W], None where taken from a saved state.
         linkage: by which the clusters were found, None where they were given.
@@ -55,6 +59,7 @@ class Regions:
     kernel: Kernel
     baseline: dict[str, Band]
     value_range: tuple[float, float]
+    views: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     cka: Tensor | None = None
     average: Tensor | None = None
     linkage: Linkage | None = None
@@ -79,21 +84,19 @@ class Regions:
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain Python only, without what is drawn once."""
         of = self.partition
-        return {"labels": of.labels, "site_size": of.patch_size, "names": of.names, **self.to_manifest()}
+        found = {"labels": of.labels, "site_size": of.patch_size, "names": of.names, "views": self.views}
+        return {**found, **self.to_manifest()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], kernel: Kernel) -> Regions:
         """Make it from what `state_dict` returned and a kernel of the same kind."""
-        return cls.from_manifest(state, PixelPartition(state["labels"], state["site_size"], state["names"]), kernel)
-
-    @classmethod
-    def from_manifest(cls, state: Mapping[str, Any], partition: PixelPartition, kernel: Kernel) -> Regions:
-        """Make it from what `to_manifest` returned, the partition and a kernel of the same kind."""
+        partition = PixelPartition(state["labels"], state["site_size"], state["names"])
         return cls(
             partition,
             replace(kernel, gamma=state["gamma"]),
             {name: (band[0], band[1], band[2]) for name, band in state["baseline"].items()},
             (float(state["range"][0]), float(state["range"][1])),
+            {view: dict(tensors) for view, tensors in state["views"].items()},
             linkage=state["linkage"],
             stability=dict(state["stability"]),
         )
@@ -150,8 +153,21 @@ class RegionFinder:
             clusters["partition"] = clusters["partition"].named(self.settings.region_names)
         clusters |= {"value_range": (float(images.min()), float(images.max())), "average": images.mean(0)}
         del images, sites  # large ones fit in memory once, and the baseline needs others
-        found = Regions(**clusters, kernel=kernel, baseline={})
+        found = Regions(**clusters, kernel=kernel, baseline={}, views=self._views(split, clusters["partition"], device))
         return replace(found, baseline=self._baseline(split, found, device, progress))
+
+    def compared(self, regions: Regions) -> Compared:
+        """Return what is fixed for a run of how images are compared."""
+        of = self.settings
+        return Compared(regions.partition, regions.kernel, regions.views, of.block_size, of.seed)
+
+    def _views(self, split: RealSplit, partition: PixelPartition, device: torch.device) -> dict[str, dict[str, Tensor]]:
+        """Fix both views of images by real ones that are not compared: a permutation test is then exact."""
+        size = 4 * math.prod(split.baseline.shape)
+        count = max(self.settings.n_samples, min(REFERENCE, REFERENCE_BYTES // size))
+        maps = self.to_sites(split.baseline.read(range(min(count, len(split.baseline)))).to(device))
+        views = view_kernels([maps], partition)
+        return views_state({view: kernels.balanced(maps) for view, kernels in views.items()})
 
     def _clusters(
         self,
@@ -183,15 +199,11 @@ class RegionFinder:
     def _baseline(self, split: RealSplit, found: Regions, device: torch.device, progress: Progress) -> dict[str, Band]:
         of, regions = self.settings, list(found.partition.regions())
         real = self.to_sites(split.comparison.read().to(device))
-        metric = RegionMetric(found.partition, found.kernel, of.block_size, sync_on_compute=False)
-        metric.to(device).update(real, real=True)
-        names = ("image", "product", *regions, "mmd")
+        compared, names = RealRegions(self.compared(found), real), ("image", "product", *regions, "mmd")
 
         def measure(draw: Tensor) -> dict[str, float]:
-            metric.reset()
-            metric.update(self.to_sites(draw.to(device)), real=False)
-            values: Any = metric.compute()
-            return {name: float(values[name]) for name in names}
+            values = compared.measure(self.to_sites(draw.to(device)), testable=False).values
+            return {name: values[name] for name in names}
 
         similarities, drawn = [*regions, "image", "product"], split.baseline
         if len(drawn) < DRAWS * of.n_samples and 4 * len(drawn) * math.prod(drawn.shape) <= MAX_HELD:

@@ -13,7 +13,7 @@ from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
-from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics
+from genmonitor.evaluation.regions.metrics import RegionMetrics
 from genmonitor.functional.neighbors import knn
 from genmonitor.functional.permutation import MIN_SAMPLES
 
@@ -59,10 +59,9 @@ class Fitted:
         with comm.all_ranks_or_none():  # the first process may have no images where there are fewer than processes
             nearest = NearestImages.of(split, real) if comm.rank == 0 and len(real) else None
         real = real.to(probe.device)
-        of = finder.settings
-        cms = RegionMetric(regions.partition, regions.kernel, of.block_size)
-        testable = min(len(compared), of.n_samples) >= MIN_SAMPLES
-        return cls(regions, real, origin, RegionMetrics(cms, finder.to_sites(real), of.seed, testable), nearest)
+        testable = min(len(compared), finder.settings.n_samples) >= MIN_SAMPLES
+        metrics = RegionMetrics(finder.compared(regions), finder.to_sites(real), testable)
+        return cls(regions, real, origin, metrics, nearest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,106 +4,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from genmonitor._validation import check_samples
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
-from genmonitor.functional.discrepancy import View, view_kernels
-from genmonitor.functional.kernel_means import KernelMeans
+from genmonitor.functional.discrepancy import PairSums, View, split_statistics, views_of_state
+from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_within
 from genmonitor.functional.mmd import mmd_from_means
-from genmonitor.functional.mmd_influence import MMDInfluence, RealSide
-from genmonitor.kernels import Kernel
-from genmonitor.metrics._real_fake import joined
-from genmonitor.metrics.cms import CosineMeanSimilarity
-from genmonitor.metrics.two_sample_test import TwoSampleTest
+from genmonitor.functional.mmd_influence import MMDInfluence, influence_of
+from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks, familywise_p_values
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.partition import PixelPartition
 
 Influences = Mapping[View, MMDInfluence]
 """Of each view of the images."""
 
 
-class RegionMetric(CosineMeanSimilarity):
-    """CMS of image and regions, and the image's unbiased MMD, from one pass over the distances.
+@dataclass(frozen=True)
+class Compared:
+    """What is fixed for a run of how images are compared with real ones.
 
-    Args:
+    Attributes:
         partition: the regions.
-        kernel: with its gamma set.
-        block_size: as for CMS.
-        kwargs: those of CosineMeanSimilarity.
+        kernel: of CMS and MMD, with its gamma set.
+        views: what both views and their kernels are, see `views_state`: of real images that are not compared.
+        block_size: of CMS; None for all images at once.
+        seed: of the permutations.
     """
 
     partition: PixelPartition
-
-    def __init__(
-        self,
-        partition: PixelPartition,
-        kernel: Kernel,
-        block_size: int | None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(partition, kernel, block_size, reset_real_features=False, **kwargs)
-
-    def _value(self, means: KernelMeans) -> dict[str, Tensor]:
-        values: Any = cms_from_means(means, self.partition)
-        return values | {"mmd": mmd_from_means(means.without_diagonal())}
-
-
-class RegionMetrics:
-    """CMS, MMD and p-values of generated images against this process's real ones.
-
-    Args:
-        cms: CMS and MMD.
-        real: maps of real images [m, c, h, w].
-        seed: of the permutations.
-        testable: whether both sides hold, over all processes, the 8 images that a test needs.
-    """
-
-    def __init__(self, cms: RegionMetric, real: Tensor, seed: int, testable: bool) -> None:
-        self.cms, self.testable = cms.to(real.device), testable
-        self._real_views: RealViews | None = None
-        self.test = TwoSampleTest(cms.partition, seed=seed, reset_real_features=False).to(real.device)
-        for metric in (self.cms, self.test):
-            metric.update(real, real=True)
-
-    def update(self, maps: Tensor) -> None:
-        """Take in this process's generated images in place of those before."""
-        for metric in (self.cms, self.test):
-            metric.reset()
-            metric.update(maps, real=False)
-
-    def compute(self, comm: Collective) -> RegionMeasures:
-        """Return what the images of all processes give."""
-        with comm.all_ranks_or_none():
-            computed: Any = self.cms.compute()
-        values = {name: float(value) for name, value in computed.items()}
-        if not self.testable:
-            return RegionMeasures(values)
-        with comm.all_ranks_or_none():
-            p: Any = self.test.compute()
-        fake, influences = self._influences(comm)
-        assert self._real_views is not None  # which the influences are of
-        return RegionMeasures(
-            values, {name: float(value) for name, value in p.items()}, influences, fake, self._real_views.real
-        )
-
-    def _influences(self, comm: Collective) -> tuple[Tensor, Influences]:
-        """Gather the generated images of all processes and compare them with the real ones, on the CPU from then on."""
-        with comm.all_ranks_or_none():
-            fake = comm.gather_rows(joined(self.test.fake_samples))
-        if self._real_views is None:
-            with comm.all_ranks_or_none():
-                real = comm.gather_rows(joined(self.test.real_samples))
-            with comm.all_ranks_or_none():
-                views = RealViews.of(real, self.cms.partition)
-            self._real_views = views  # only once every process has it: the next evaluation gathers on all or on none
-        with comm.all_ranks_or_none():
-            found = self._real_views.influences(fake)
-        on_cpu = {view: MMDInfluence(one.regions, *(tensor.cpu() for tensor in one[1:])) for view, one in found.items()}
-        return fake, on_cpu
+    kernel: Kernel
+    views: Mapping[str, Mapping[str, Tensor]]
+    block_size: int | None
+    seed: int
 
 
 class RegionMeasures(NamedTuple):
@@ -112,7 +51,7 @@ class RegionMeasures(NamedTuple):
     Attributes:
         values: CMS, shares and MMD.
         p: p-values by region.
-        influences: what a later evaluation is compared by.
+        influences: what a later evaluation is compared by, on the CPU.
         fake: generated images of all processes [N, C, H, W].
         real: the real ones that they are compared with.
     """
@@ -124,21 +63,108 @@ class RegionMeasures(NamedTuple):
     real: Tensor | None = None
 
 
-class RealViews(NamedTuple):
-    """Real images in both views: what generated ones are compared with."""
+class RegionMetrics:
+    """Comparison of generated images with this process's real ones.
 
-    real: Tensor
-    sides: Mapping[View, RealSide]
+    Args:
+        fixed: for the run.
+        real: maps of real images [m, c, h, w].
+        testable: True if both sides hold, over all processes, the 8 images that a test needs.
+    """
 
-    @classmethod
-    def of(cls, real: Tensor, partition: PixelPartition) -> RealViews:
-        """Look at real images [M, C, H, W], which also whiten generated ones."""
-        kernels = {name: of_view.balanced(real) for name, of_view in view_kernels([real], partition).items()}
-        return cls(real, {name: RealSide(real, of, of.sums(real)) for name, of in kernels.items()})
+    def __init__(self, fixed: Compared, real: Tensor, testable: bool) -> None:
+        self.fixed, self.testable = fixed, testable
+        self._own, self._fake = real, real[:0]
+        self._all: RealRegions | None = None
 
-    def influences(self, fake: Tensor) -> Influences:
-        """Compare generated images [N, C, H, W] in both views."""
-        return {view: side.influence(fake.to(self.real)) for view, side in self.sides.items()}
+    def update(self, maps: Tensor) -> None:
+        """Take in this process's generated images in place of those before."""
+        self._fake = _checked("fake samples", maps, self.fixed.partition).to(self._own.device)
+
+    def compute(self, comm: Collective) -> RegionMeasures:
+        """Return what the images of all processes give."""
+        with comm.all_ranks_or_none():
+            fake = comm.gather_rows(self._fake)
+        if self._all is None:
+            with comm.all_ranks_or_none():
+                real = comm.gather_rows(_checked("real samples", self._own, self.fixed.partition))
+            with comm.all_ranks_or_none():
+                found = RealRegions(self.fixed, real)
+            self._all = found  # only once every process has it: the next evaluation gathers on all or on none
+        with comm.all_ranks_or_none():
+            return self._all.measure(fake, self.testable)
+
+
+class RealRegions:
+    """Real images of all processes, and what is computed of them once.
+
+    Args:
+        fixed: for the run.
+        real: maps of real images [M, C, H, W].
+    """
+
+    def __init__(self, fixed: Compared, real: Tensor) -> None:
+        self.fixed, self.real = fixed, real
+        self.views = views_of_state(fixed.views, real, fixed.partition)
+        self._in_blocks: dict[int, dict[View, PairSums]] = {}
+        self._means: Tensor | None = None
+        if type(fixed.kernel) is GaussianKernel and fixed.block_size is None:
+            self.views["structure"] = replace(self.views["structure"], gamma=fixed.kernel.gamma)
+
+    def measure(self, fake: Tensor, testable: bool = True) -> RegionMeasures:
+        """Compare generated images [N, C, H, W] with the real ones, in one pass over the distances of each view."""
+        with torch.no_grad():
+            return self._measured(fake.to(self.real), testable)
+
+    def _measured(self, fake: Tensor, testable: bool) -> RegionMeasures:
+        blocks = Blocks.of(fake, self.real, NUM_PERMUTATIONS if testable else 0, self.fixed.seed)
+        x, y, size = fake[blocks.fake], self.real[blocks.real], blocks.size
+        if size not in self._in_blocks:
+            within = {view: kernels.sums(y, sizes=(size, size)) for view, kernels in self.views.items()}
+            self._in_blocks = {size: within}
+        statistics, influences, means = [], {}, None
+        for view, kernels in self.views.items():
+            sums = (*kernels.both(x, y, (size, size)), self._in_blocks[size][view])
+            if kernels.gamma is not None:
+                means = KernelMeans.of_sums(*sums)
+            if testable:
+                statistics.append(split_statistics(*(part.blocks for part in sums), blocks))
+                influences[view] = _on_cpu(influence_of(kernels, *sums), blocks)
+        values = self._values(self._kernel_means(fake) if means is None else means)
+        if not testable:
+            return RegionMeasures(values)
+        largest, regions = torch.stack(statistics).amax(0), list(self.fixed.partition.regions())
+        of_groups = [*familywise_p_values(largest[:1]).tolist(), *familywise_p_values(largest[1:]).tolist()]
+        p = dict(zip(["image", *regions], of_groups, strict=True))
+        return RegionMeasures(values, p, influences, fake, self.real)
+
+    def _kernel_means(self, fake: Tensor) -> KernelMeans:
+        """Average a kernel that needs distances, or blocks, of its own."""
+        of = self.fixed
+        if self._means is None:
+            self._means = means_within(self.real, of.kernel, of.partition, of.block_size or len(self.real))
+        options: Any = {"partition": of.partition, "block_size": of.block_size, "within_real": self._means}
+        return kernel_means(fake, self.real, of.kernel, **options)
+
+    def _values(self, means: KernelMeans) -> dict[str, float]:
+        """Return CMS, product, shares and the image's unbiased MMD."""
+        values: Any = cms_from_means(means, self.fixed.partition)
+        return {
+            name: float(value) for name, value in (values | {"mmd": mmd_from_means(means.without_diagonal())}).items()
+        }
+
+
+def _checked(name: str, maps: Tensor, partition: PixelPartition) -> Tensor:
+    x = check_samples(name, maps)
+    partition.check_images(name, tuple(x.shape))
+    return x
+
+
+def _on_cpu(found: MMDInfluence, blocks: Blocks) -> MMDInfluence:
+    """Return influences on the CPU, in the order of the samples rather than of their blocks."""
+    fake, real = (of[:, order.argsort()] for of, order in ((found.fake, blocks.fake), (found.real, blocks.real)))
+    found = found._replace(fake=fake, real=real)
+    return MMDInfluence(found.regions, *(tensor.cpu() for tensor in found[1:]))
 
 
 def distances(influence: MMDInfluence) -> dict[str, float]:

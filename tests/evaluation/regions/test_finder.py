@@ -24,6 +24,7 @@ from genmonitor.evaluation.regions.finder import (
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import CLUSTER_TOLERANCE
+from genmonitor.functional.discrepancy import view_kernels, views_state
 from genmonitor.partition import load_partition
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
@@ -86,6 +87,15 @@ def test_region_finder_measures_a_baseline_of_every_value(found):
     assert 0.8 < low < median < high <= 1
 
 
+def test_views_come_from_real_images_that_are_not_compared(found):
+    used = split()
+    assert not set(used.baseline.indices) & set(used.comparison.indices)
+    images = used.baseline.read()
+    expected = views_state({view: of.balanced(images) for view, of in view_kernels([images], found.partition).items()})
+    for view, tensors in expected.items():
+        assert all(torch.equal(found.views[view][name], tensor) for name, tensor in tensors.items())
+
+
 def test_region_finder_takes_given_regions_and_kernel():
     given = find(partition=COLUMNS, kernel=LaplacianKernel(0.5))
     assert given.partition is COLUMNS
@@ -124,6 +134,9 @@ def test_region_fit_survives_a_checkpoint(tmp_path, kernel, patch_size):
     assert again.kernel == fitted.kernel
     assert again.baseline == fitted.baseline
     assert again.value_range == fitted.value_range
+    assert again.views.keys() == fitted.views.keys() == {"structure", "texture"}
+    for view, tensors in fitted.views.items():
+        assert all(torch.equal(again.views[view][name], tensor) for name, tensor in tensors.items())
     assert again.cka is again.average is None
 
 
