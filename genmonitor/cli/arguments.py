@@ -92,7 +92,7 @@ def add_settings(parser: argparse.ArgumentParser, kind: type[Settings], *names: 
             parse: Callable[[str], Any] = whole_number(allowed["least"])
             parser.add_argument(option, metavar="N", type=parse, help=f"{allowed['help']}{default}")
         elif allowed["above"] is not None:
-            parse = number_above(allowed["above"])
+            parse = number_within(f"a number above {allowed['above']:g}", allowed["above"])
             parser.add_argument(option, metavar="X", type=parse, help=f"{allowed['help']}{default}")
         else:
             parser.add_argument(option, metavar="FILE", type=nonempty_path, help=allowed["help"])
@@ -104,41 +104,55 @@ def given_settings(args: argparse.Namespace, kind: type[Settings]) -> dict[str, 
     return {name: value for name, value in values.items() if value is not None}
 
 
-def number_above(minimum: float) -> Callable[[str], float]:
-    """Return a parser of finite numbers greater than a bound.
+def number_within(expected: str, low: float = -math.inf, high: float = math.inf) -> Callable[[str], float]:
+    """Return a parser of numbers between two bounds.
+
+    Args:
+        expected: what the message says, such as "a number above 0".
+        low: which is none of them.
+        high: which is none of them.
 
     Example:
-        >>> number_above(0)("0.5")
+        >>> number_within("a number above 0", low=0)("0.5")
         0.5
     """
 
     def parse(text: str) -> float:
-        value = _number(text)
-        if not minimum < value < math.inf:
-            raise argparse.ArgumentTypeError(f"expected a number above {minimum:g}, but got {text}")
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low < value < high:
+            raise argparse.ArgumentTypeError(f"expected {expected}, but got {text}")
         return value
 
     return parse
 
 
-def gaussian_sigma(text: str) -> float:
-    """Parse the width of a Gaussian kernel, within what float32 holds of 1 / (2 sigma^2)."""
-    value = _number(text)
-    if not 1e-18 <= value <= 1e18:
-        raise argparse.ArgumentTypeError(f"expected a number from 1e-18 to 1e18, but got {text}")
-    return value
+def add_sigma_arguments(parser: argparse.ArgumentParser, of_outputs: str, of_prompts: str) -> None:
+    """Add the options for the widths of both Gaussian kernels, within what float32 holds of 1 / (2 sigma^2).
+
+    Args:
+        parser: of the command.
+        of_outputs: default that the help names.
+        of_prompts: the same of the prompts' kernel.
+    """
+    sigma = number_within("a number between 1e-18 and 1e18", 1e-18, 1e18)
+    for option, of, default in (("--sigma", "outputs", of_outputs), ("--prompt-sigma", "prompts", of_prompts)):
+        text = f"width of the {of}' Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: {default})"
+        parser.add_argument(option, metavar="S", type=sigma, help=text)
 
 
-def number(text: str) -> float:
-    """Parse a finite number."""
-    value = _number(text)
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"expected a number, but got {text}")
-    return value
+def add_setup_arguments(parser: argparse.ArgumentParser, setup: str, config: str) -> None:
+    """Add the options that say how to build the trainer, the module and the data of a run.
 
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    Args:
+        parser: of the command.
+        setup: what the function returns.
+        config: default of --config.
+    """
+    add, text = parser.add_argument, f"a function without arguments that returns {setup}"
+    add("--setup", metavar="FILE.py:FUNCTION", type=nonempty, help=text)
+    text = f"a config file of LightningCLI instead of --setup (default: {config})"
+    add("--config", metavar="FILE.yaml", type=nonempty_path, help=text)
+    add("--script", metavar="FILE.py", type=nonempty_path, help="the script that trained, for classes beside it")

@@ -12,7 +12,7 @@ from typing import Any
 from genmonitor._formatting import format_p
 from genmonitor._io import Progress
 from genmonitor.cli import results
-from genmonitor.cli.arguments import add_settings, apart, gaussian_sigma, given_settings, nonempty
+from genmonitor.cli.arguments import add_settings, add_sigma_arguments, apart, given_settings, nonempty
 from genmonitor.cli.inputs.encoding import (
     as_samples,
     check_not_zero,
@@ -60,18 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         others="outputs of the model to compare it with, of the same kind",
     )
     add("--other-prompts", metavar="FILE", type=nonempty, help="prompts of OTHERS (default: those of --prompts)")
-    add(
-        "--sigma",
-        metavar="S",
-        type=gaussian_sigma,
-        help="width of the outputs' Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: by OTHERS' median distance)",
-    )
-    add(
-        "--prompt-sigma",
-        metavar="S",
-        type=gaussian_sigma,
-        help="width of the prompts' Gaussian kernel (default: by the median distance)",
-    )
+    add_sigma_arguments(parser, "by OTHERS' median distance", "by the median distance")
     add("--cosine", action="store_true", help="use cosine kernels instead of Gaussian ones")
     add_settings(parser, DisagreementSettings, "eta", "num_modes", "num_features", "seed")
     results.add_out_argument(parser, NAME)

@@ -11,7 +11,7 @@ from typing import Any
 
 from genmonitor._io import Progress
 from genmonitor.cli import results
-from genmonitor.cli.arguments import add_settings, gaussian_sigma, given_settings, nonempty, whole_number
+from genmonitor.cli.arguments import add_settings, add_sigma_arguments, given_settings, nonempty, whole_number
 from genmonitor.cli.inputs.encoding import (
     as_samples,
     check_not_zero,
@@ -49,18 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=nonempty,
         help="real outputs, for precision, recall, density, coverage and their own Vendi score",
     )
-    add(
-        "--sigma",
-        metavar="S",
-        type=gaussian_sigma,
-        help="compare features by the Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: the cosine kernel)",
-    )
-    add(
-        "--prompt-sigma",
-        metavar="S",
-        type=gaussian_sigma,
-        help="width of the prompts' Gaussian kernel (default: the cosine kernel)",
-    )
+    add_sigma_arguments(parser, "the cosine kernel", "the cosine kernel")
     add(
         "--num-features",
         metavar="R",

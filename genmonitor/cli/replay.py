@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from genmonitor._manifest import versions
-from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.cli.arguments import add_setup_arguments, nonempty_path
 from genmonitor.cli.progress import show_progress
 
 
@@ -31,20 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="a checkpoint that was saved after an evaluation, which is measured again",
     )
-    add(
-        "--setup",
-        metavar="FILE.py:FUNCTION",
-        type=nonempty,
-        help="a function without arguments that returns (module, data, monitor) as for training, or (trainer, module, "
-        "data) with monitors in the trainer",
-    )
-    add(
-        "--config",
-        metavar="FILE.yaml",
-        type=nonempty_path,
-        help="a config file of LightningCLI instead of --setup (default: config.yaml above the folder of RUN.json)",
-    )
-    add("--script", metavar="FILE.py", type=nonempty_path, help="the script that trained, for classes beside it")
+    returned = "(module, data, monitor) as for training, or (trainer, module, data) with monitors in the trainer"
+    add_setup_arguments(parser, returned, "config.yaml above the folder of RUN.json")
 
 
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

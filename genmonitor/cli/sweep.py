@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from genmonitor.cli.arguments import nonempty, nonempty_path, whole_number
+from genmonitor.cli.arguments import add_setup_arguments, nonempty, nonempty_path, whole_number
 
 KEPT_WHEN_STOPPED = ". Finished evaluations are kept: run the same command again to continue"
 
@@ -27,25 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=nonempty_path,
         help="folder of a run, such as lightning_logs/version_3, whose .ckpt files are evaluated; or such files",
     )
-    add(
-        "--setup",
-        metavar="FILE.py:FUNCTION",
-        type=nonempty,
-        help="a function without arguments that returns (trainer, module, data), (module, data) or (module, data, "
-        "monitor) as for training; without a monitor, a PixelClusterMonitor evaluates",
+    returned = (
+        "(trainer, module, data), (module, data) or (module, data, monitor) as for training; without a monitor, a "
+        "PixelClusterMonitor evaluates"
     )
-    add(
-        "--config",
-        metavar="FILE.yaml",
-        type=nonempty_path,
-        help="a config file of LightningCLI instead of --setup (default: RUN/config.yaml)",
-    )
-    add(
-        "--script",
-        metavar="FILE.py",
-        type=nonempty_path,
-        help="the script that trained, for classes beside it",
-    )
+    add_setup_arguments(parser, returned, "RUN/config.yaml")
     add("--out", metavar="FOLDER", type=nonempty_path, help="where to write (default: RUN)")
     add("--device", metavar="D", type=nonempty, help="cpu, cuda, cuda:1 or mps (default: as in training)")
     count = whole_number(1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from genmonitor.cli.arguments import gaussian_sigma, nonempty, nonempty_path, number, number_above, whole_number
+from genmonitor.cli.arguments import add_sigma_arguments, nonempty, nonempty_path, number_within, whole_number
 
 
 def test_nonempty_path_is_a_path():
@@ -38,25 +38,22 @@ def test_whole_number_refuses(text, message):
         whole_number(1)(text)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "many", "nan", "inf"])
-def test_number_above_names_what_it_takes(text):
+@pytest.mark.parametrize("text", ["0", "-1", "many", "nan", "inf", "9"])
+def test_number_within_names_what_it_takes(text):
     with pytest.raises(argparse.ArgumentTypeError, match=f"expected a number above 0, but got {text}"):
-        number_above(0)(text)
+        number_within("a number above 0", 0, 9)(text)
 
 
-def test_number_above_reads_fractions():
-    assert number_above(0)("0.25") == 0.25
+def test_number_within_reads_fractions():
+    assert number_within("a number above 0", 0)("0.25") == 0.25
+    assert number_within("a number")("-2") == -2
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1e-300", "1e300", "nan", "inf", "many"])
-def test_gaussian_sigma_is_one_whose_gamma_is_a_number(text):
-    with pytest.raises(argparse.ArgumentTypeError, match=f"expected a number from 1e-18 to 1e18, but got {text}"):
-        gaussian_sigma(text)
-    assert gaussian_sigma("0.5") == 0.5
-
-
-@pytest.mark.parametrize("text", ["nan", "inf", "many"])
-def test_number_is_finite(text):
-    with pytest.raises(argparse.ArgumentTypeError, match=f"expected a number, but got {text}"):
-        number(text)
-    assert number("-1e-3") == -0.001
+def test_sigma_is_one_whose_gamma_is_a_number(text, capsys):
+    parser = argparse.ArgumentParser()
+    add_sigma_arguments(parser, "a", "b")
+    assert parser.parse_args(["--sigma", "0.5"]).sigma == 0.5
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--sigma={text}"])
+    assert f"expected a number between 1e-18 and 1e18, but got {text}" in capsys.readouterr().err

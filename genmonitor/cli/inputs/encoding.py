@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import Progress
-from genmonitor.cli.arguments import add_folder_arguments, nonempty, nonempty_path, number, whole_number
+from genmonitor.cli.arguments import add_folder_arguments, nonempty, nonempty_path, number_within, whole_number
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
 from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfIdf, pixels
@@ -48,7 +48,7 @@ def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder_arguments(parser)
     add(
         "--value-range",
-        type=number,
+        type=number_within("a number"),
         nargs=2,
         metavar=("LOW", "HIGH"),
         help="range of the images' values, for the encoder (default: 0 1, or -1 1 if some are below -0.25)",
