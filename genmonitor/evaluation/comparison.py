@@ -33,7 +33,6 @@ from genmonitor.evaluation.regions.presenter import (
     region_data,
     regions_html,
 )
-from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
@@ -119,8 +118,9 @@ class Comparison:
         """Which real images served for what, in one sentence."""
         given = self.evaluator.settings.partition is not None
         found = "the baseline" if given else "the regions and the baseline"
-        compared, sets = self._compared(), len(self.evaluations)
-        return text.split_sentence(self.n_real, compared, self.n_samples, found, sets)
+        compared, each = self._compared(), " of each set" * (len(self.evaluations) > 1)
+        of_real = f"{self.n_real} real images: {self.n_real - compared} for {found}"
+        return f"{of_real}, {compared} compared with {self.n_samples} generated ones{each}"
 
     def _compared(self) -> int:
         return len(self.evaluator.fitted.real_origin["indices"])  # of all processes
@@ -171,12 +171,15 @@ class Comparison:
 
     def figure(self) -> Figure:
         """Draw real images beside those of each generated set, above them the region alone that differs most."""
-        fitted, region = self.evaluator.fitted, self._most_different()
+        fitted = self.evaluator.fitted
+        # rather than an area of the diagnosis
+        verdict = next(x for x in self.findings if x.area.region is not None)
+        label = self.partition.regions().get(verdict.area.region or "")
         labels = image_labels(self.partition, (fitted.real.shape[2], fitted.real.shape[3]))
-        label = None if region is None else self.partition.regions()[region]
         real = {"real": fitted.real} if len(fitted.real) else {}  # the first of many processes may have none
         sets = real | dict(zip(self.names, self.shown, strict=True))
-        return side_by_side(sets, labels, label, fitted.regions.value_range, self._headline(region), self.split)
+        title = str(verdict).split(". ")[0].removesuffix(".")
+        return side_by_side(sets, labels, label, fitted.regions.value_range, title, self.split)
 
     def shown_images(self) -> dict[str, ShownImages]:
         """Return real images and some of each generated set, each of these with the real image nearest to it."""
@@ -192,26 +195,6 @@ class Comparison:
         if self.differences is not None or diagnosis is None:
             return {}
         return {name: draw() for name, draw in diagnosis_figures(diagnosis, self.findings[0], value_range).items()}
-
-    def _headline(self, region: str | None) -> str:
-        """Return the finding, or as much of it as is of the region shown alone."""
-        if self.differences is None or region is None:
-            return str(self._of_regions()).split(". ")[0].removesuffix(".")
-        shown = {name: self.differences[name] for name in (IMAGE, region)}
-        return str(text.which_is_closer(shown, self.names)).removesuffix(".")
-
-    def _most_different(self) -> str | None:
-        """Name the region to show alone, None where none differs by more than chance."""
-        if self.differences is None:
-            region = self._of_regions().area.region
-            return region if region in self.partition.regions() else None
-        tests = {name: self.differences[name] for name in self.partition.regions()}
-        found = [name for name in tests if text.closer_set(tests[name]) is not None]
-        return max(found, key=lambda name: text.sureness(tests[name]), default=None)
-
-    def _of_regions(self) -> Finding:
-        """Return the first finding that is about regions or the whole image rather than an area of the diagnosis."""
-        return next(x for x in self.findings if x.area.region is not None)
 
     def __repr__(self) -> str:
         return f"Comparison({self.finding})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from functools import partial
 from typing import Any, Literal, get_args
 
 from genmonitor._formatting import format_cms, format_p, format_ratio
@@ -99,30 +100,16 @@ class ValueSpec:
         return cls(**{x.name: saved[x.name] for x in fields(cls) if x.name in saved})
 
 
+_of_run = partial(ValueSpec, detail=True, repeatable=False)
+_seconds = partial(_of_run, chart="Seconds per evaluation", unit="s")
 RUN_VALUES = (
-    ValueSpec(
-        "sampling_seconds",
-        "seconds to draw the samples",
-        chart="Seconds per evaluation",
-        unit="s",
-        detail=True,
-        repeatable=False,
-    ),
-    ValueSpec(
-        "metric_seconds",
-        "seconds to measure them",
-        chart="Seconds per evaluation",
-        unit="s",
-        detail=True,
-        repeatable=False,
-    ),
-    ValueSpec("images_seen", "training images so far", detail=True, repeatable=False),
-    ValueSpec(
+    _seconds("sampling_seconds", "seconds to draw the samples"),
+    _seconds("metric_seconds", "seconds to measure them"),
+    _of_run("images_seen", "training images so far"),
+    _of_run(
         "rank",
         "order of the evaluations: the lowest is the one to keep, the last that is not surely worse than the best",
         better="low",
-        detail=True,
-        repeatable=False,
     ),
 )
 """Values that every monitor logs in addition to those of its evaluator."""

@@ -14,24 +14,6 @@ Differences = Mapping[str, Mapping[str, float]]
 """The fields of a `RelativeSimilarity` as floats, for the image and each region."""
 
 
-def split_sentence(n_real: int, n_compared: int, n_generated: int, found: str, sets: int = 1) -> str:
-    """Say which real images served for what.
-
-    Args:
-        n_real: real images in all.
-        n_compared: those compared with generated ones.
-        n_generated: images of a generated set.
-        found: what the other real images were for.
-        sets: of generated images.
-
-    Example:
-        >>> split_sentence(900, 400, 400, "the regions and the baseline")
-        '900 real images: 500 for the regions and the baseline, 400 compared with 400 generated ones'
-    """
-    generated = f"{n_generated} generated ones{'' if sets == 1 else ' of each set'}"
-    return f"{n_real} real images: {n_real - n_compared} for {found}, {n_compared} compared with {generated}"
-
-
 def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
     """Return the finding which of two generated sets is closer to the real images, and where.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.evaluation.text.comparison import closer_set, closer_table, split_sentence, which_is_closer
+from genmonitor.evaluation.text.comparison import closer_set, closer_table, which_is_closer
 from genmonitor.evaluation.text.table import aligned
 
 NAMES = ("new", "old")
@@ -87,8 +87,3 @@ def test_differences_that_float32_cannot_tell_from_nothing_are_nothing():
     tests = {"image": {"difference": -3e-11, "standard_error": 1e-4, "p_value_adjusted": 1.0}}
     (row,) = closer_table(tests, [{"p_image": 1.0}] * 2, NAMES, {"image": 1}).rows
     assert row[4:] == ["0", "0.0001", "1", "neither"]
-
-
-def test_split_names_the_sets():
-    said = split_sentence(50, 20, 20, "the baseline", sets=2)
-    assert said == ("50 real images: 30 for the baseline, 20 compared with 20 generated ones of each set")
