@@ -31,7 +31,7 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     At the start it takes the kernel's gamma, the clusters (centered kernel alignment, the linkage and number on which
     halves of the images agree best) and a baseline from the training images: what n real images in place of the
-    generated ones get. Clusters that an earlier run with the same settings left in the run's folder are taken over. At
+    generated ones get. At
     each evaluation it logs, in [0, 1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all
     regions, equal to it where the clusters are independent; `cms/cluster_1` …, `cms/constant` for pixels that never
     vary; `cms/share_1` …, the part of the loss that a region contributes, summing to 1; `cms/error_ratio_image`,

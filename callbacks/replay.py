@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,7 @@ from genmonitor._io import read_json
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.files import read_checkpoint
 from genmonitor.callbacks.checkpoints.setup import CONFIG, SETUP, make_setup
-from genmonitor.callbacks.checkpoints.sweep import sweep_of
+from genmonitor.callbacks.checkpoints.sweep import reuse_run, sweep_of
 from genmonitor.report.files import FOLDER
 from genmonitor.report.run import MonitorRun
 
@@ -56,10 +55,7 @@ def replay(
     torch.set_num_threads(logged["threads"])  # the order of a sum depends on them
     try:
         with TemporaryDirectory() as folder:
-            there = Path(folder) / FOLDER
-            there.mkdir()
-            for file in path.parent.glob("*_partition.*"):
-                shutil.copyfile(file, there / file.name)
+            reuse_run(path.parent, made.monitors)
             found = sweep_of(
                 made,
                 [checkpoint],
@@ -69,7 +65,7 @@ def replay(
                 precision=logged["precision"],
                 limit_val_batches=1.0 if logged["validation"] else 0,
             )
-            _check_real_images(path.parent, there, logged)
+            _check_real_images(path.parent, Path(folder) / FOLDER, logged)
     finally:
         torch.set_num_threads(threads)
     record = found.histories[logged["prefix"]][-1]

@@ -192,23 +192,6 @@ class PixelPartition:
         """Return the same regions with names such as {"cluster_3": "eyes"}; others keep the names that they have."""
         return PixelPartition(self.labels, self.patch_size, self.names | dict(names))
 
-    def numbered_like(self, earlier: PixelPartition) -> dict[int, int]:
-        """Return for each label the one that its region had in an earlier partition, by how many sites they share.
-
-        Example:
-            >>> before, now = (PixelPartition(torch.tensor([x])) for x in ([1, 1, 1, 2, 2], [2, 2, 2, 1, 1]))
-            >>> now.numbered_like(before)
-            {1: 2, 2: 1}
-        """
-        from scipy.optimize import linear_sum_assignment
-
-        labels = torch.arange(1, self.num_clusters + 1)
-        if self.labels.shape != earlier.labels.shape:
-            return {label: label for label in labels.tolist()}
-        inside, before = ((of == labels[:, None]).double() for of in (self.labels.flatten(), earlier.labels.flatten()))
-        now, then = linear_sum_assignment(inside @ before.T, maximize=True)
-        return {int(a) + 1: int(b) + 1 for a, b in zip(now, then, strict=True)}
-
     def location(self, label: int) -> str:
         """Say where in the image the sites of a label are, such as "upper right", "outer ring" or "scattered".
 

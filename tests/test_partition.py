@@ -258,11 +258,3 @@ def test_names_that_cannot_be_are_refused(names, message):
 def test_names_that_are_no_strings_by_strings_are_refused(names):
     with pytest.raises(TypeError, match="strings by strings, but got"):
         HALVES.named(names)
-
-
-def test_regions_are_numbered_like_those_they_share_most_sites_with():
-    now = PixelPartition(torch.tensor([[3, 3, 1, 1, 1, 2]]))
-    assert now.numbered_like(PixelPartition(torch.tensor([[1, 1, 2, 2, 3, 3]]))) == {1: 2, 2: 3, 3: 1}
-    assert now.numbered_like(PixelPartition(torch.tensor([[1, 1, 1, 1, 1, 1]]))) == {1: 1, 2: 2, 3: 3}  # fewer before
-    assert HALVES.numbered_like(PixelPartition(torch.tensor([[3, 3, 4, 1, 2, 5]])))[2] in (1, 2)  # more before
-    assert now.numbered_like(PixelPartition(torch.tensor([[1], [2]]))) == {1: 1, 2: 2, 3: 3}  # of another size

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from genmonitor.callbacks.checkpoints.state import SweepState, new_checkpoints
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.report.files import FOLDER
+from genmonitor.report.run import MonitorRun
 
 
 def sweep(
@@ -101,7 +102,7 @@ def sweep_of(
     if found := new_checkpoints(places, state, evaluated.skip):
         count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
         tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
-        _take_regions(run_of(places) / FOLDER, folder / FOLDER, made.monitors)
+        reuse_run(run_of(places) / FOLDER, made.monitors)
         evaluated.weights = CheckpointWeights(found[0].averaged)
         run_at_start(
             made.module,
@@ -138,10 +139,10 @@ def _loggers(trainer: Trainer | None, folder: Path) -> list[Logger]:
     return [TensorBoardLogger(folder.parent, folder.name, version="", default_hp_metric=False), *others]
 
 
-def _take_regions(run: Path, folder: Path, monitors: Sequence[GenerativeMonitor]) -> None:
-    """Copy the regions that the run found, if it had a monitor, to where the sweep's monitors look for them."""
+def reuse_run(run: Path, monitors: Sequence[GenerativeMonitor]) -> None:
+    """Let monitors of the same settings as the run's keep what it fixed, such as its regions."""
     for monitor in monitors:
-        for file in run.glob(f"{monitor.prefix}_partition.*"):
-            if not (folder / file.name).exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, folder / file.name)
+        path = run / f"{monitor.prefix}_run.json"
+        manifest = MonitorRun.read(path).manifest if path.is_file() else {}
+        if manifest.get("settings") == json.loads(json.dumps(monitor.evaluator.settings.to_manifest())):
+            monitor.evaluator.reuse(manifest, run)

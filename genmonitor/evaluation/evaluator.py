@@ -177,8 +177,13 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Return the networks that `fit` moves to the samples' device, by the argument that they came by."""
         return self.networks()
 
-    def reuse(self, folder: Path) -> None:
-        """Let `fit` take over what a run with the same settings left in a folder, where it looks for anything."""
+    def reuse(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        """Let `fit` keep what a run of the same settings fixed.
+
+        Args:
+            manifest: of that run.
+            folder: where the files are that the manifest names.
+        """
 
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""

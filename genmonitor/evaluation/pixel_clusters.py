@@ -45,7 +45,7 @@ from genmonitor.evaluation.findings import (
 from genmonitor.evaluation.regions.changes import Change, Changes
 from genmonitor.evaluation.regions.clustering import patch_notes
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
-from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
+from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.metrics import distances
@@ -130,10 +130,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._indices = torch.empty(0, dtype=torch.long)
         self._real_labels: list[Any] = []  # of the real images that are compared with, see `real_labels`
         self._regions: Regions | None = None  # fixed for the run
+        self._reused: tuple[Regions, list[float]] | None = None  # of another run, and what its images are told by
         self._fitted: Fitted | None = None  # with this process's real images
         self._cka: Tensor | None = None  # until it is drawn, on rank zero
         self._data: list[float] = []
-        self._earlier: Path | None = None
 
     @property
     def fitted(self) -> Fitted:
@@ -301,12 +301,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""
         names = self._files()
-        save_regions(self.fitted.regions, self.settings.of_clusters(), folder / names["partition"])
+        self.fitted.regions.partition.save(folder / names["partition"])
         write_json(folder / names["real"], self.fitted.real_origin)
 
     def manifest(self) -> dict[str, Any]:
         """Return what is fixed for the run and the names of the files that `write_artifacts` writes."""
-        return {**self.fitted.regions.to_manifest(), **self._files()}
+        return {**self.fitted.regions.to_manifest(), "real_signature": list(self._data), **self._files()}
 
     def fit_state(self) -> dict[str, Any]:
         """Return what is fixed for the run: tensors and plain Python."""
@@ -344,9 +344,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         encoder = self.to_sites.encoder
         return {"site_encoder": encoder} if isinstance(encoder, nn.Module) else {}
 
-    def reuse(self, folder: Path) -> None:
-        """Let `fit` take the partition that a run with the same settings left in a folder."""
-        self._earlier = folder / self._files()["partition"]
+    def reuse(self, manifest: Mapping[str, Any], folder: Path) -> None:
+        """Let `fit` keep the regions of a run of the same settings, if its images are the same."""
+        partition, stability = PixelPartition.load(folder / manifest["partition"]), dict(manifest["stability"])
+        found = Regions(partition, self.settings.kernel, linkage=manifest["linkage"], stability=stability)
+        self._reused = found, list(manifest["real_signature"])
 
     def use_regions(self, regions: Regions) -> None:
         """Take regions found before instead of finding them in `fit`."""
@@ -440,8 +442,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
-        earlier = None if self._earlier is None else saved_regions(self._earlier)
-        found = self._finder.find(split, device, progress, earlier)
+        earlier, images = self._reused or (None, [])
+        found = self._finder.find(split, device, progress, earlier if images == split.signature() else None)
         self._cka = found.cka
         return replace(found, cka=None)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -149,10 +149,6 @@ class RegionSettings(Settings):
     diagnose_every: int = setting(4, "evaluations from one diagnosis to the next", least=1)
     aligned: bool = setting(True, "images have nothing at fixed places: compare patches from random places")
     seed: int = setting(0, "seed of the choice of images", least=0)
-    not_of_clusters: ClassVar[frozenset[str]] = frozenset(
-        {"partition", "n_samples", "block_size", "region_names", "diagnose_every", "aligned", "seed"}
-    )
-    """Settings that make no difference to the clusters that are found."""
 
     @classmethod
     def of(
@@ -191,10 +187,6 @@ class RegionSettings(Settings):
                 f"Expected `n_cluster_images` of at least {least} images, 10 and 2 per cluster, but got {n}: with "
                 "fewer all pixels seem to vary together. Give more, fewer clusters, or your own `partition`."
             )
-
-    def of_clusters(self) -> dict[str, Any]:
-        """Return the settings that the clusters found depend on, as plain Python."""
-        return {name: value for name, value in self.to_manifest().items() if name not in self.not_of_clusters}
 
 
 @dataclass(frozen=True, eq=False)

@@ -281,12 +281,6 @@ class Publisher:
     def _log_table(self, tag: str, table: Table, step: int) -> None:
         self._loggers.each(lambda x: x.log_table(tag, table, step))
 
-    @property
-    def earlier(self) -> Path:
-        """The folder of the latest run with this folder's name, this one's where it goes on."""
-        known = versions_in(self._run, self._folder_name)
-        return self.folder.path if self.evaluations and self.folder.path in known else (known or [self._run])[-1]
-
     def reset(self) -> None:
         """Begin a new run."""
         self.notes.reset()

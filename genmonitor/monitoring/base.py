@@ -188,7 +188,6 @@ class Monitor:
             probe = self.sampler.draw(model, first, progress, repair=True)
         if not len(probe):  # nobody drew any yet: real ones stand for them
             probe = real.compared.first(len(first)).to(model.device)
-        self.evaluator.reuse(self.publisher.earlier)
         report = self.evaluator.fit(real, probe.to(device), comm, progress)
         for message in report.messages:
             self.publisher.notes.inform(message)

@@ -77,12 +77,6 @@ def test_every_setting_is_checked(kind):
             kind.of(**needed | {field.name: object()})
 
 
-def test_clusters_depend_on_all_settings_but_those_named():
-    names = {field.name for field in fields(RegionSettings)}
-    assert RegionSettings.not_of_clusters <= names
-    assert RegionSettings().of_clusters().keys() == names - RegionSettings.not_of_clusters
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

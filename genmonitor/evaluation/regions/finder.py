@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of an image and what is fixed with them for a run, found or taken over: gamma, clusters and baseline."""
+"""Regions of an image and what is fixed with them for a run: gamma, clusters and baseline."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._formatting import Band
-from genmonitor._io import Progress, no_progress, write_json
+from genmonitor._io import Progress, no_progress
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import DRAWS, measure_baseline
@@ -26,15 +24,11 @@ from genmonitor.evaluation.regions.metrics import Compared, RealRegions
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.discrepancy import view_kernels, views_state
 from genmonitor.kernels import Kernel
-from genmonitor.linalg.clustering import LINKAGES, Linkage
+from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
-SKETCH = 64
-"""Fingerprints of images that are kept: the smallest ones, from which the overlap of two sets can be told."""
 REFERENCE, REFERENCE_BYTES = 1000, 2**28
 """Real images that fix the views, fewer where they are large, but never fewer than are compared."""
-SAME_DATA = 0.3
-"""Overlap from which on two sets are splits of the same data: two halves of it have a third in common."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +45,17 @@ class Regions:
         average: the average image [C, H, W], None where taken from a saved state.
         linkage: by which the clusters were found, None where they were given.
         stability: how well halves of the images agree on them, see `FoundClusters`; empty where they were given.
-        reused: the file of an earlier run that they were taken from, if any.
-        sketch: of the images that the clusters were found in, see `SavedRegions`.
     """
 
     partition: PixelPartition
     kernel: Kernel
-    baseline: dict[str, Band]
-    value_range: tuple[float, float]
+    baseline: dict[str, Band] = field(default_factory=dict)
+    value_range: tuple[float, float] = (0.0, 1.0)
     views: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     cka: Tensor | None = None
     average: Tensor | None = None
     linkage: Linkage | None = None
     stability: dict[str, float] = field(default_factory=dict)
-    reused: str | None = None
-    sketch: tuple[str, ...] = ()
 
     def notes(self) -> tuple[str, ...]:
         """Return notes for the user about clusters that are unstable or too scattered to name."""
@@ -124,7 +114,7 @@ class RegionFinder:
         split: RealSplit,
         device: torch.device,
         progress: Progress = no_progress,
-        earlier: SavedRegions | None = None,
+        earlier: Regions | None = None,
     ) -> Regions:
         """Find what is fixed for a run.
 
@@ -132,8 +122,7 @@ class RegionFinder:
             split: which images serve for what.
             device: where to compute.
             progress: wraps what takes long.
-            earlier: clusters of an earlier run to take instead of looking for some, if it had the same settings and
-                most of its images were these; otherwise those found get the numbers of those that they resemble.
+            earlier: clusters to take instead of looking for some.
         """
         images = split.regions.read(range(len(split.regions)))
         prints = [fingerprint(image) for image in images]
@@ -146,14 +135,16 @@ class RegionFinder:
 
         sites = self.to_sites(images.to(device))
         kernel = self.settings.kernel.resolved(sites.flatten(1))
-        sketch = tuple(sorted(prints)[:SKETCH])
-        fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]), self.settings.of_clusters())
-        clusters = self._clusters(sites, apart, kernel, progress, earlier, fits) | {"sketch": sketch}
-        if self.settings.region_names:
-            clusters["partition"] = clusters["partition"].named(self.settings.region_names)
-        clusters |= {"value_range": (float(images.min()), float(images.max())), "average": images.mean(0)}
+        found = self._clusters(sites, apart, kernel, progress, earlier)
+        names = self.settings.region_names
+        found = replace(
+            found,
+            partition=found.partition.named(names) if names else found.partition,
+            value_range=(float(images.min()), float(images.max())),
+            average=images.mean(0),
+        )
         del images, sites  # large ones fit in memory once, and the baseline needs others
-        found = Regions(**clusters, kernel=kernel, baseline={}, views=self._views(split, clusters["partition"], device))
+        found = replace(found, views=self._views(split, found.partition, device))
         return replace(found, baseline=self._baseline(split, found, device, progress))
 
     def compared(self, regions: Regions) -> Compared:
@@ -165,36 +156,24 @@ class RegionFinder:
         """Fix both views of images by real ones that are not compared: a permutation test is then exact."""
         size = 4 * math.prod(split.baseline.shape)
         count = max(self.settings.n_samples, min(REFERENCE, REFERENCE_BYTES // size))
-        maps = self.to_sites(split.baseline.read(range(min(count, len(split.baseline)))).to(device))
+        maps = self.to_sites(split.baseline.first(count).to(device))
         views = view_kernels([maps], partition)
         return views_state({view: kernels.balanced(maps) for view, kernels in views.items()})
 
     def _clusters(
-        self,
-        sites: Tensor,
-        apart: Callable[[], Tensor],
-        kernel: Kernel,
-        progress: Progress,
-        earlier: SavedRegions | None,
-        fits: bool,
-    ) -> dict[str, Any]:
-        """Return the partition, and how it was found where it was; `apart` says which images are not compared with."""
-        if self.settings.partition is not None:
-            return {"partition": self.settings.partition}
-        if earlier is not None and fits:
-            known: dict[str, Any] = {"linkage": earlier.linkage, "stability": earlier.stability}
-            return {"partition": earlier.partition, "reused": str(earlier.path), **known}
+        self, sites: Tensor, apart: Callable[[], Tensor], kernel: Kernel, progress: Progress, earlier: Regions | None
+    ) -> Regions:
+        """Return the regions that were given or that are found; `apart` says which images are not compared with."""
         of = self.settings
+        if of.partition is not None:
+            return Regions(of.partition, kernel)
+        if earlier is not None:
+            return replace(earlier, kernel=kernel)
         of.check_enough(len(sites))
         how: dict[str, Any] = {"linkage": of.linkage, "batch_estimator": of.batch_estimator}
         found = find_clusters(sites, kernel, of.n_clusters, of.patch_size, progress, **how)
-        partition, stability = constant_apart(found.partition, sites, apart()), found.stability
-        if earlier is not None:  # the same region keeps its number and its color
-            new = partition.numbered_like(earlier.partition) | {0: 0}
-            partition = PixelPartition(partition.labels.clone().apply_(new.get), partition.patch_size)
-            names = {f"cluster_{one}": f"cluster_{other}" for one, other in new.items()}
-            stability = {names.get(name, name): x for name, x in stability.items()}
-        return {"partition": partition, "cka": found.cka, "linkage": found.linkage, "stability": stability}
+        partition = constant_apart(found.partition, sites, apart())
+        return Regions(partition, kernel, cka=found.cka, linkage=found.linkage, stability=found.stability)
 
     def _baseline(self, split: RealSplit, found: Regions, device: torch.device, progress: Progress) -> dict[str, Band]:
         of, regions = self.settings, list(found.partition.regions())
@@ -231,62 +210,3 @@ def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> P
     varies = F.max_pool2d(ranges.amax(0)[None].float(), partition.patch_size)[0].cpu() > 0
     varies |= ~torch.isin(partition.labels, partition.labels[varies])
     return PixelPartition(torch.where(varies, partition.labels, 0), partition.patch_size)
-
-
-@dataclass(frozen=True)
-class SavedRegions:
-    """Regions that an earlier run found.
-
-    Attributes:
-        path: of their file.
-        settings: that they depend on, as JSON keeps them.
-        partition: the regions.
-        linkage: by which they were found.
-        stability: how well halves of the images agreed on them, see `FoundClusters`.
-        sketch: the smallest fingerprints of the images.
-
-    References:
-        Broder, "On the resemblance and containment of documents", 1997.
-    """
-
-    path: Path
-    settings: Mapping[str, Any]
-    partition: PixelPartition
-    linkage: Linkage
-    stability: dict[str, float]
-    sketch: tuple[str, ...]
-
-    def fits(self, sketch: tuple[str, ...], size: tuple[int, ...], settings: Mapping[str, Any]) -> bool:
-        """Return True if images of this size and sketch are a split of the same data, and the settings are the same."""
-        smallest = sorted({*self.sketch, *sketch})[:SKETCH]
-        common = set(self.sketch) & set(sketch)
-        overlap = sum(one in common for one in smallest) / max(1, len(smallest))
-        same = self.settings == json.loads(json.dumps(settings))
-        return same and overlap >= SAME_DATA and self.partition.image_size == size
-
-
-def save_regions(regions: Regions, settings: Mapping[str, Any], path: Path) -> None:
-    """Write a partition, and next to it how it was found if it was.
-
-    Args:
-        regions: what to write.
-        settings: what the regions depend on, as plain Python.
-        path: the .npz file; the other file is called the same and ends in .json.
-    """
-    regions.partition.save(path)
-    if regions.linkage is not None:
-        how = {"linkage": regions.linkage, "stability": regions.stability, "images": list(regions.sketch)}
-        write_json(path.with_suffix(".json"), {"settings": dict(settings), **how})
-
-
-def saved_regions(path: Path) -> SavedRegions | None:
-    """Read what `save_regions` wrote, None where there is none, or it is damaged."""
-    try:
-        how = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        if how["linkage"] not in LINKAGES:
-            return None
-        stability = {str(name): float(value) for name, value in how["stability"].items()}
-        partition, sketch = PixelPartition.load(path), tuple(map(str, how["images"]))
-        return SavedRegions(path, dict(how["settings"]), partition, how["linkage"], stability, sketch)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None

@@ -233,10 +233,6 @@ def regions_found(regions: Regions) -> str:
     """Return a map of the regions, and for each how large, where and how stable it is."""
     partition, stability = regions.partition, regions.stability
     how = f"{partition.num_clusters} clusters"
-    if regions.reused is not None:
-        how += (
-            f", taken from {regions.reused}, which a run with the same settings left; without it they are found again"
-        )
     if stability:
         how += f"; {regions.linkage} linkage, stability {stability['overall']:.2f}"
     return "\n".join([how, "", *region_lines(partition, stability, "ascii")])

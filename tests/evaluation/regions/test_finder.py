@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,17 +6,13 @@ from _helpers.evaluations import halves
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition, compare
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.data.images import ImageSet, fingerprint
+from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.reference import split_reference
 from genmonitor.evaluation.regions.clustering import content_order
 from genmonitor.evaluation.regions.finder import (
-    SKETCH,
     RegionFinder,
     Regions,
-    SavedRegions,
     constant_apart,
-    save_regions,
-    saved_regions,
 )
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional import pixel_cka
@@ -167,19 +160,6 @@ def test_region_finder_takes_the_linkage_that_is_given():
     assert find(linkage="ward").linkage == "ward"
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-def test_a_region_found_keeps_the_number_it_had_in_an_earlier_partition_of_other_settings(found, swapped):
-    labels = found.partition.labels
-    before = PixelPartition(3 - labels if swapped else labels)
-    earlier = SavedRegions(Path("cms_partition.npz"), {"n_clusters": 7}, before, "ward", {}, ())
-    again = finder().find(split(), CPU, earlier=earlier)
-    assert again.reused is None  # it was found anew
-    assert torch.equal(again.partition.labels, before.labels)
-    new = {"cluster_1": "cluster_2", "cluster_2": "cluster_1"} if swapped else {}
-    assert again.stability == {new.get(name, name): value for name, value in found.stability.items()}
-    assert again.baseline.keys() == found.baseline.keys()
-
-
 def test_regions_have_the_names_that_are_given(found):
     assert [*find(region_names={"cluster_2": "eyes"}).partition.regions()] == ["cluster_1", "eyes"]
     assert "eyes" in find(region_names={"cluster_2": "eyes"}).baseline
@@ -187,72 +167,10 @@ def test_regions_have_the_names_that_are_given(found):
         find(region_names={"cluster_5": "eyes"})
 
 
-COLUMNS = PixelPartition.grid((4, 6), 1, 2)
-SETTINGS = {"n_clusters": 2, "gamma": None, "kernel": "GaussianKernel"}
-
-
-def saved(folder, linkage="average"):
-    stability = {"overall": 0.9, "cluster_1": 0.8, "cluster_2": 0.7}
-    told = {"stability": stability, "sketch": ("a", "b")}
-    regions = SimpleNamespace(partition=COLUMNS, linkage=linkage, **told)
-    save_regions(regions, SETTINGS, folder / "cms_partition.npz")
-    return folder / "cms_partition.npz"
-
-
-def test_saved_regions_are_read_again(tmp_path):
-    path = saved(tmp_path)
-    again = saved_regions(path)
-    assert (again.partition, again.linkage, again.path) == (COLUMNS, "average", path)
-    assert again.stability == {"overall": 0.9, "cluster_1": 0.8, "cluster_2": 0.7}
-    assert again.sketch == ("a", "b")
-
-
-def sketch_of(numbers):
-    return tuple(sorted(fingerprint(torch.tensor([number])) for number in numbers)[:SKETCH])
-
-
-@pytest.mark.parametrize(
-    ("numbers", "size", "fits"),
-    [
-        (range(800), (4, 6), True),
-        (range(200, 1000), (4, 6), True),  # another split of the same data
-        (range(800, 1600), (4, 6), False),
-        (range(800), (6, 4), False),
-        ([], (4, 6), False),
-    ],
-)
-def test_saved_regions_fit_splits_of_the_same_data(tmp_path, numbers, size, fits):
-    earlier = SavedRegions(tmp_path, SETTINGS, COLUMNS, "average", {}, sketch_of(range(800)))
-    assert earlier.fits(sketch_of(numbers), size, SETTINGS) == fits
-
-
-@pytest.mark.parametrize("settings", [SETTINGS | {"n_clusters": 3}, SETTINGS | {"gamma": 1.0}, {}])
-def test_saved_regions_of_other_settings_do_not_fit(tmp_path, settings):
-    earlier = saved_regions(saved(tmp_path))
-    assert earlier.fits(("a", "b"), (4, 6), SETTINGS)
-    assert not earlier.fits(("a", "b"), (4, 6), settings)
-
-
-def test_regions_that_were_given_are_not_taken_for_found_ones(tmp_path):
-    assert saved_regions(saved(tmp_path, linkage=None)) is None
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"settings": 3}', '{"linkage": "average", "stability": 1}'])
-def test_damaged_regions_are_left(tmp_path, content):
-    path = saved(tmp_path)
-    path.with_suffix(".json").write_text(content)
-    assert saved_regions(path) is None
-    path.with_suffix(".json").write_text(
-        json.dumps({"settings": SETTINGS, "linkage": "average", "stability": {}, "images": []})
-    )
-    assert saved_regions(path).stability == {}
-    path.write_bytes(b"no partition")
-    assert saved_regions(path) is None
-
-
 def test_load_partition_takes_a_file_or_a_runs_folder(tmp_path):
-    (tmp_path / "genmonitor").mkdir()
-    path = saved(tmp_path / "genmonitor")
+    path = tmp_path / "genmonitor" / "cms_partition.npz"
+    path.parent.mkdir()
+    COLUMNS.save(path)
     assert load_partition(path) == load_partition(str(tmp_path)) == load_partition(path.parent) == COLUMNS
 
 
