@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 
 def say(text: str, by: Callable[[str], Any] = print) -> None:
@@ -64,6 +65,17 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def printable(text: str) -> str:
+    r"""Return text in which nothing moves a terminal's cursor or turns the direction of writing; lines stay lines.
+
+    Example:
+        >>> print(printable("a cat\x1b[2J"))
+        a cat\ufffd[2J
+    """
+    hidden = ("Cc", "Cf")
+    return "".join("\N{REPLACEMENT CHARACTER}" if c != "\n" and category(c) in hidden else c for c in text)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8, complete or not at all; what is no text becomes its escape.
 
@@ -84,8 +96,8 @@ def as_json(content: Any, indent: int | None = 1) -> str:
 
 
 def _plain(content: Any) -> Any:
-    if isinstance(content, str):
-        return clean(content)
+    if isinstance(content, (str, Path)):
+        return clean(str(content))
     if isinstance(content, float) and not math.isfinite(content):
         return None
     if isinstance(content, Mapping):

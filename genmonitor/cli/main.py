@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import json
 import math
 import os
 import re
@@ -20,6 +19,7 @@ from difflib import get_close_matches
 from textwrap import fill
 from typing import Any, NoReturn
 
+from genmonitor._io import as_json, printable
 from genmonitor.cli.processes import Group, launcher_hidden, processes_of
 from genmonitor.cli.progress import progress_shows, show_progress
 
@@ -153,7 +153,8 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
         elif group.rank > 0 and status in (INTERRUPTED, TERMINATED):
             return status
         if message is not None:
-            print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)
+            said = message if status == CRASHED else f"genmonitor {args.command}: {message}"
+            print(printable(said), file=sys.stderr)
     return status
 
 
@@ -206,7 +207,7 @@ def _format(args: argparse.Namespace, result: dict[str, Any], text: str) -> str:
     from genmonitor.evaluation.text.table import terminal_width
 
     if args.json:
-        return json.dumps(result, indent=1)
-    lines = text.split("\n")[: 1 if args.quiet else None]
+        return as_json(result)
+    lines = printable(text).split("\n")[: 1 if args.quiet else None]
     width = terminal_width() or math.inf
     return "\n".join(line if len(line) <= width else fill(line, int(width)) for line in lines)

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     with redirect_stdout(sys.stderr):  # the result alone goes where the user may send it
         taken = {name: getattr(args, name) for name in inspect.signature(sweep).parameters if name in args}
         found = sweep(**taken, tell=partial(print, flush=True))
-    result = asdict(found) | {"folder": str(found.folder)}
+    result = asdict(found)
     return result, show(result)
 
 

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from genmonitor._io import printable
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
@@ -95,9 +96,8 @@ def as_markdown(text: str) -> str:
         >>> as_markdown("<b>*a cat*")
         '&#60;b&#62;&#42;a cat&#42;'
     """
-    line = " ".join(text.split())
-    kept = (c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
-    return "".join(f"&#{ord(c)};" if c.isascii() and not c.isalnum() and c != " " else c for c in kept)
+    line = printable(" ".join(text.split()))
+    return "".join(f"&#{ord(c)};" if c.isascii() and not c.isalnum() and c != " " else c for c in line)
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
+import json
+import math
 import os
 import re
 import subprocess
 import sys
+import unicodedata
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,6 +154,33 @@ def test_exit_status_tells_a_crash_from_wrong_input(monkeypatch, capsys, error, 
     monkeypatch.setattr(report_command, "run", fail)
     assert main(["report", "run"]) == status
     assert ("Traceback" in capsys.readouterr().err) is (status == 3)
+
+
+HOSTILE = ["\x1b[2J", "a\rb", "\x07\x08\x7f", "\x9b31m", "\u202egnp.exe", "\ud83d", "\0"]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("words", [[], ["--json"], ["--quiet"], "fails"], ids=str)
+def test_nothing_that_is_printed_moves_a_cursor(monkeypatch, capfd, text, words):
+    def run(args):
+        if words == "fails":
+            raise ValueError(text)
+        return {"report": text, text: [text]}, text
+
+    monkeypatch.setattr(report_command, "run", run)
+    main(["report", "run", *([] if words == "fails" else words)])
+    said = "".join(capfd.readouterr()).replace("\n", "")
+    assert said
+    assert not {unicodedata.category(character) for character in said} & {"Cc", "Cf"}
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_json_has_no_number_that_json_lacks(monkeypatch, capsys, number):
+    result = {"report": Path("page"), "values": {"a": number, "b": (1.5, number)}}
+    monkeypatch.setattr(report_command, "run", lambda args: (result, ""))
+    assert main(["report", "run", "--json"]) == 0
+    expected = {"report": "page", "values": {"a": None, "b": [1.5, None]}}
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == expected
 
 
 def test_a_quiet_command_prints_its_finding_alone(monkeypatch, capsys):

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 import sys
+import tomllib
 
 import pytest
 import yaml
@@ -75,9 +76,10 @@ def test_versions_and_extras_are_those_of_the_package(page):
     said = re.search(r"Python ([\d.]+), torch ([\d.]+), lightning ([\d.]+) and torchmetrics ([\d.]+) or newer", text)
     least = dict(zip(('requires-python = "', '"torch', '"lightning', '"torchmetrics'), said.groups(), strict=True))
     assert all(f'{name}>={version}"' in package for name, version in least.items())
-    extras = re.findall(r"`(\w+)`", re.search(r"Extras: (.*?)\.", text)[1])
-    assert all(re.search(rf"^{extra} = \[", package, re.MULTILINE) for extra in extras)
-    assert len(extras) >= 4
+    extras = set(re.findall(r"`(\w+)`", re.search(r"Extras: (.*?)\.", text)[1]))
+    assert extras == tomllib.loads(package)["project"]["optional-dependencies"].keys() - {"dev"}
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "genmonitor").rglob("*.py"))
+    assert set(re.findall(r"genmonitor\[(\w+)\]", sources)) <= extras  # which errors advise to install
 
 
 def test_examples_need_the_lightning_that_is_said():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from genmonitor._io import Progress, terminal_progress
+from genmonitor._io import Progress, printable, terminal_progress
 from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
 from genmonitor.cli.inputs.files import all_or_none, pick, read_array, read_json_lines, split_key
@@ -73,7 +73,7 @@ class Outputs:
 
 def cut(text: object, length: int) -> str:
     """Return a text as one line of at most `length` characters, none of which moves a terminal's cursor."""
-    line = "".join(character if character.isprintable() else "?" for character in " ".join(str(text).split()))
+    line = printable(" ".join(str(text).split()))
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 

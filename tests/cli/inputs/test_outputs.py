@@ -94,7 +94,7 @@ def test_a_table_shows_an_output_by_its_text_or_by_name_and_prompt(tmp_path):
 
 
 def test_a_text_cannot_move_the_cursor():
-    assert cut("\x1b[2Jx", 9) == "?[2Jx"
+    assert cut("\x1b[2Jx", 9) == "\N{REPLACEMENT CHARACTER}[2Jx"
 
 
 def save(path, values, **settings):
