@@ -30,6 +30,7 @@ class MomentMetric(KernelMetric):
 
     num_features: int | None
     seed: int
+    group_key: Tensor
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -53,6 +54,8 @@ class MomentMetric(KernelMetric):
                     f"Expected a {type(self).__name__} with the features of {self._summed_features()}, but got "
                     f"{theirs}. Give both the same kernels with their gamma, `num_features` and `seed`."
                 )
+        if isinstance(incoming_state, dict) and self._moment_prefixes:
+            self._check_own(float(incoming_state["group_key"]) == float(self.group_key))
         super().merge_state(incoming_state)
 
     def _has_moments(self) -> bool:
@@ -62,7 +65,12 @@ class MomentMetric(KernelMetric):
         """Return kernels, number of features and seed: sums of other features must not be added."""
         return (*(self._kernel(gamma) for gamma in self._kernels), self.num_features, self.seed)
 
-    def _add_moment_states(self, prefix: str = "") -> None:
+    def _share_sums_of(self, kernels: Sequence[Kernel]) -> None:
+        """Let metrics of one compute group share their sums if these are of the same features."""
+        is_open = any(kernel.takes_gamma and kernel.gamma is None for kernel in kernels)
+        self._share_states_if(None if is_open else (kernels, self.num_features, self.seed))
+
+    def _add_moment_states(self, prefix: str) -> None:
         self._moment_prefixes.append(prefix)
         for name in ("count", "feature_sum", "products"):  # scalars until the first batch gives them a shape
             default = torch.zeros((), dtype=torch.float64)
@@ -80,8 +88,19 @@ class MomentMetric(KernelMetric):
 
     def _mean_moments(self, prefix: str = "") -> tuple[Tensor, Tensor]:
         """Return the means of φ φᵀ [P, P] and of φ [P], float64; there must be samples."""
+        own = self._defaults["group_key"]
+        self._check_own(bool(torch.isnan(own)) or float(self.group_key) == float(own))
         count, total = getattr(self, f"{prefix}count"), getattr(self, f"{prefix}feature_sum")
         return unpack(getattr(self, f"{prefix}products"), len(total)) / count, total / count
+
+    def _check_own(self, own: bool) -> None:
+        """Refuse the sums of another metric, whose features are not known here."""
+        if not own:
+            raise ValueError(
+                f"Expected sums of this {type(self).__name__}'s own features, but got those of another one: the first "
+                "metric of its compute group, a state, or another process. Leave `compute_groups` out of the "
+                "collection, merge metrics rather than states, and call the first `update` on every process."
+            )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own value, as `GenerativeMetric.forward` does."""
@@ -125,10 +144,8 @@ class SpectralMetric(MomentMetric):
         self.add_state("dims", default=torch.zeros(len(kernels), dtype=torch.int64), dist_reduce_fx="max")
         self.streams = self.may_stream and all(has_features(kernel, num_features) for kernel in kernels)
         if self.streams:
-            self._add_moment_states()
-            # another gamma, or other random features, make other sums
-            is_open = any(kernel.takes_gamma and kernel.gamma is None for kernel in kernels)
-            self._share_states_if(None if is_open else (kernels, num_features, seed))
+            self._add_moment_states("")
+            self._share_sums_of(kernels)
         else:
             for side in self.gammas:
                 self.add_state(side, default=[], dist_reduce_fx="cat")
@@ -170,6 +187,8 @@ class SpectralMetric(MomentMetric):
     def _features_of(self, side: str) -> FeatureMap:
         """Return the explicit features of a side."""
         kernel, dim = self._kernel(self.gammas[side]), self._dim(side)
+
+        self._check_own(kernel.gamma is not None or not kernel.takes_gamma)
 
         def draw() -> FeatureMap:
             drawn = feature_map(kernel, dim, self.num_features, self.seed)

@@ -100,6 +100,8 @@ class PromptSplit(AnchoredMetric, MomentMetric):
                 self.add_state(f"{side}_prompts", default=[], dist_reduce_fx="cat")
             else:
                 self._add_moment_states(f"{side}_")
+        if num_features is not None:
+            self._share_sums_of([self.output_kernel, self.prompt_kernel])
 
     @property
     def output_kernel(self) -> Kernel:
@@ -198,6 +200,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         self._keep_gamma("prompt_gamma", prompt_kernel)
 
     def _pair_kernel(self) -> PairKernel:
+        self._check_own(bool(self._fixed))
         return PairKernel(self.output_kernel, self.prompt_kernel, self._fixed["outputs"], self._fixed["prompts"])
 
     def _features(self, num_features: int) -> FeatureMap:

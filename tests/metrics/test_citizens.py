@@ -328,6 +328,8 @@ def test_sums_of_other_features_are_not_merged(case):
     before = one.compute()
     with pytest.raises(ValueError, match=r"Expected a VendiScore with the features of .* Give both the same kernels"):
         one.merge_state(other)
+    with pytest.raises(ValueError, match="Expected sums of this VendiScore's own features"):
+        one.merge_state(other.metric_state)
     assert torch.equal(one.compute(), before)
 
 

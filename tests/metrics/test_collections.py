@@ -122,6 +122,33 @@ def test_groups_given_by_hand_say_what_each_says_alone(makes):
     same(by_hand.compute(), apart.compute())
 
 
+OTHERS = {
+    "split": lambda i: PromptSplit(GaussianKernel(0.5), GaussianKernel(1.0), num_features=8, num_modes=2 + i),
+    "split cosine": lambda i: PromptSplit(CosineKernel(), CosineKernel(), num_features=36, num_modes=2 + i),
+    "split open": lambda i: PromptSplit(num_features=8, num_modes=2 + i),
+    "split seeds": lambda i: PromptSplit(GaussianKernel(0.5), GaussianKernel(1.0), num_features=8, seed=i),
+    "vendi gammas": lambda i: VendiScore(GaussianKernel(0.5 + i), num_features=8),
+    "vendi seeds": lambda i: VendiScore(GaussianKernel(0.5), num_features=8, seed=i),
+    "scendi open": lambda i: ScendiScore(GaussianKernel(), num_features=8, rcond=(1e-3, 1e-4)[i]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_groups_given_by_hand_whose_sums_one_metric_cannot_read_are_refused(name):
+    def fed(groups):
+        metrics = MetricCollection({str(i): OTHERS[name](i) for i in (0, 1)}, compute_groups=groups)
+        for x, real in ((REAL[:15], True), (FAKE, False), (REAL[15:], True), (FAKE, False)):
+            metrics.update(**{key: value for key, value in keywords(x, real).items() if key != "images"})
+        return metrics
+
+    by_hand, apart = fed([["0", "1"]]), fed(False)
+    same(by_hand["0"].compute(), apart["0"].compute())
+    with pytest.raises(ValueError, match="the first metric of its compute group.*Leave `compute_groups` out"):
+        by_hand["1"].compute()
+    metrics = fed(True)
+    same(metrics.compute(), apart.compute())
+
+
 OTHER_SUMS = [
     lambda: VendiScore(GaussianKernel(0.5), num_features=8),
     lambda: VendiScore(GaussianKernel(2.0), num_features=8),
