@@ -35,7 +35,7 @@ from genmonitor.callbacks.integration.compat import (
     logged_step,
 )
 from genmonitor.callbacks.integration.data import all_loaders, batch_size, reference_images, validates
-from genmonitor.callbacks.integration.weights import Weights, chosen_weights
+from genmonitor.callbacks.integration.weights import Weights, chosen_weights, note_other_averages
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
@@ -267,6 +267,8 @@ class GenerativeMonitor(Monitor, Callback):
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         model = sampled_model(trainer, pl_module, shared=len(monitors(trainer)) > 1)
         counts = {} if self.images_seen is None else {"images_seen": self.images_seen}
+        if self.weights == "auto":
+            self.publisher.attempt(partial(note_other_averages, trainer, pl_module, self.publisher.notes.add_once))
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with (
             self.isolated(trainer, pl_module),

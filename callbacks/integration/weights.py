@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +33,37 @@ def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
             "Expected a WeightAveraging callback for `weights`='averaged', but the Trainer has none. "
             "Add one, or use weights='auto'."
         )
+
+
+def note_other_averages(trainer: pl.Trainer, pl_module: pl.LightningModule, note: Callable[[str], Any]) -> None:
+    """Name the user's own callbacks that hold weights like the module's, unless they choose those to validate."""
+    own = {name for name in ("on_validation_start", "on_validation_epoch_start") if trainer.validating}
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        swaps = any(getattr(type(callback), name) is not getattr(pl.Callback, name) for name in own)
+        if swaps or type(callback).__module__.startswith(("lightning", "pytorch_lightning", "genmonitor")):
+            continue
+        for name, held in vars(callback).items():
+            if any(not torch.equal(x.to(y), y) for x, y in _pairs(held, pl_module)):
+                note(
+                    f"{type(callback).__name__}.{name} holds weights like the module's, which are not those evaluated. "
+                    "If they are an average: swap them in in `on_validation_start` and out in `on_validation_end`, or "
+                    "give `sample_fn=` that draws with them. Else give weights='raw'."
+                )
+
+
+def _pairs(held: Any, module: torch.nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return weights that are held beside those of the outermost part of a module that they are like; [] if of none."""
+    given = dict(held.named_parameters()) if isinstance(held, torch.nn.Module) else getattr(held, "shadow_params", held)
+    if not isinstance(given, (Mapping, list)):
+        return []
+    for part in module.modules():
+        own = dict(part.named_parameters())
+        values = list(given.values() if isinstance(given, Mapping) else given)
+        if isinstance(given, Mapping) and own.keys() <= given.keys():
+            values = [given[name] for name in own]  # buffers may be among the others
+        if values and [getattr(x, "shape", None) for x in values] == [y.shape for y in own.values()]:
+            return list(zip(values, own.values(), strict=True))
+    return []
 
 
 @contextmanager

@@ -143,7 +143,7 @@ def test_groups_given_by_hand_whose_sums_one_metric_cannot_read_are_refused(name
 
     by_hand, apart = fed([["0", "1"]]), fed(False)
     same(by_hand["0"].compute(), apart["0"].compute())
-    with pytest.raises(ValueError, match="the first metric of its compute group.*Leave `compute_groups` out"):
+    with pytest.raises(ValueError, match=r"the first metric of its compute group.*Leave `compute_groups` out"):
         by_hand["1"].compute()
     metrics = fed(True)
     same(metrics.compute(), apart.compute())

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import copy
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Deep, Kept, digits, ema_averaging, fit, loader, plain
@@ -103,6 +107,59 @@ def test_two_averages_are_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"has EMAWeightAveraging and WeightAveraging\. Give weights='raw'"):
         fit(tmp_path, plain(), *averages, module=module)
     assert module.trained == []
+
+
+class OwnAverage(Callback):
+    """Averages weights as users write it, held in one way or another."""
+
+    def __init__(self, hold):
+        self.hold = hold
+
+    def on_fit_start(self, trainer, module):
+        self.module = module  # a reference is no average
+        self.held = self.hold(module)
+
+    def weight(self):
+        held = getattr(self.held, "shadow_params", self.held)
+        held = held.state_dict() if isinstance(held, torch.nn.Module) else held
+        return next(x for name, x in held.items() if name.endswith("level")) if isinstance(held, dict) else held[0]
+
+    def on_train_batch_end(self, trainer, module, *_):
+        self.weight().data.lerp_(module.level.data, 0.5)
+
+
+class Swapped(OwnAverage):
+    """Is validated."""
+
+    def exchange(self, trainer, module):
+        own = module.level.detach().clone()
+        module.level.data.copy_(self.weight())
+        self.weight().data.copy_(own)
+
+    on_validation_start = on_validation_end = exchange
+
+
+HOLDS = {
+    "copy": copy.deepcopy,
+    "AveragedModel": torch.optim.swa_utils.AveragedModel,
+    "parameters": lambda module: {name: x.detach().clone() for name, x in module.named_parameters()},
+    "state_dict": lambda module: {name: x.clone() for name, x in module.state_dict().items()},
+    "list": lambda module: [x.detach().clone() for x in module.parameters()],
+    "shadow": lambda module: SimpleNamespace(shadow_params=[x.detach().clone() for x in module.parameters()]),
+}
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+@pytest.mark.parametrize("weights", ["auto", "raw"])
+@pytest.mark.parametrize("hold", HOLDS)
+def test_an_average_of_the_users_own_callback_is_evaluated_or_named(tmp_path, hold, weights, swaps):
+    monitor, average = plain(weights=weights, verbose=False), (Swapped if swaps else OwnAverage)(HOLDS[hold])
+    expected = (
+        pytest.warns(UserWarning, match="OwnAverage.held holds weights like") if weights == "auto" else nullcontext()
+    )
+    with nullcontext() if swaps else expected:
+        _, module = fit(tmp_path, average, monitor, module=Counter(), val=loader(digits(300, 400)))
+    assert list(module.sampled) == ([2.125, 5.015625] if swaps else RAW)
 
 
 @pytest.mark.parametrize("weights", ["auto", "raw"])
