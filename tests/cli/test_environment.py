@@ -55,7 +55,7 @@ def test_no_variable_silences_a_command_or_lets_it_wait(launched, genmonitor, mo
 
     def measure(args):
         seen.update(os.environ)
-        return {"failed": [{"reason": "p_1 = 0.005"}]}
+        return {"failed": [{"reason": "p_1 = 0.005"}]}, ""
 
     monkeypatch.setattr(importlib.import_module(f"genmonitor.cli.{command}"), "run", measure)
     launched(ENVIRONMENTS[name])
