@@ -21,7 +21,7 @@ from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import disagreement as text
 from genmonitor.evaluation.prompts.disagreement import SAMPLES, DisagreementEvaluation
-from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
+from genmonitor.evaluation.prompts.estimates import PromptGroups
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History, Samples
@@ -55,7 +55,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     settings: DisagreementSettings
     prompts: Prompts
-    measure = text.DISTANCE
+    tracker: text.DistanceTracker
+    tracks = text.DistanceTracker
 
     def __init__(
         self,
@@ -78,7 +79,6 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         self._values = text.DisagreementValues(of.num_modes, of.reference)
         self._reference = self._current = NO_SAMPLES
         self._changed: Ranked = []
-        self._distances: PromptDistances | None = None
 
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Encode the prompts, fix the kernels' gammas, and encode real images where they are the reference."""
@@ -96,8 +96,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             mine = comm.rank_indices(len(subset))
             images = subset.read(mine).to(probe.device)
             self._reference = self._gathered(images, torch.tensor(mine, dtype=torch.long), comm)
-            self._groups = PromptGroups(self.prompts, self.n_samples, len(subset))
-            self._distances = PromptDistances(self._reference.features, self._groups)
+            groups = PromptGroups(self.prompts, self.n_samples, len(subset))
+            self.tracker.compare_with(self._reference.features, groups)
         self._check_features()
         return report
 
@@ -121,8 +121,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._trimmed(self._current.gathered(comm)), self._reference
         found = self._disagreement(current, reference)
-        distances = {} if self._distances is None else self._distances.measure(current.features)
-        values = self._values.measured(found) | self.measure.values(distances, self._groups)
+        distances = self.tracker.measure(current.features)
+        values = self._values.measured(found) | self.tracker.by_key(distances)
         return DisagreementEvaluation(values, found, current, reference, distances, notes=self._range.items)
 
     def _disagreement(self, *sides: SampleSet) -> Disagreement:
@@ -165,23 +165,22 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             self._reference = evaluation.current
         if not evaluation.distances:
             return []
-        moved = self._changes.update(evaluation.distances, history[-1]["epoch"])
-        return self.measure.findings(moved, history[-1], self._groups)
+        return self.tracker.alerts(evaluation.distances, history[-1])
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of total, modes and, against real images, each prompt's distance."""
-        return [*self._values.specs, *self.measure.specs(self._groups).values()]
+        return [*self._values.specs, *self.tracker.specs().values()]
 
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
         return (
-            *self._standing(history[-1]),
+            *self.tracker.findings(history[-1]),
             text.disagreement_finding(history[-1], evaluation.found.differing, self._values.against),
         )
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""
-        shown = self._values, self.prompts, self._value_range, self._changed, self._groups.note()
+        shown = self._values, self.prompts, self._value_range, self._changed, self.tracker.groups.note()
         return text.DisagreementPresenter(*shown)
 
     def manifest(self) -> dict[str, Any]:
@@ -218,7 +217,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
         super().forget()
-        self._reference, self._changed, self._distances = NO_SAMPLES, [], None
+        self._reference, self._changed = NO_SAMPLES, []
 
     def _choose_for_gamma(self, real: ImageSet, shape: tuple[int, ...]) -> tuple[ImageSet | None, tuple[str, ...]]:
         """Choose any real images, where a kernel takes its gamma from them."""

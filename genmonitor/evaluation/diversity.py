@@ -34,7 +34,7 @@ from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import diversity as text
 from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, LeastVaried, least_varied
-from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.estimates import PromptGroups
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, mode_ends
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History, Samples
@@ -78,7 +78,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     """
 
     settings: DiversitySettings
-    measure = text.SPREAD
+    tracker: text.SpreadTracker
+    tracks = text.SpreadTracker
 
     def __init__(
         self,
@@ -102,7 +103,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._real_features: Tensor | None = None  # this process's
         self._real_labels: list[Any] = []  # of the real images of all processes, see `real_labels`
         self._labeled = NO_SAMPLES.images  # features of these images
-        self._real_spread = math.inf  # whatever the prompt
         self._real_clip_score: float | None = None
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
@@ -121,24 +121,24 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._check_size()
         if self.calibration is not None:
             self.calibration.check("features of the output encoder", self._encode(probe[:0]))
-        self._fidelity, self._real_features, self._real_spread, self._real_clip_score = None, None, math.inf, None
+        self._fidelity, self._real_features, self._real_clip_score, self.tracker.limit = None, None, None, math.inf
         self._real_labels, self._labeled = [], NO_SAMPLES.images
         if subset is not None:
             real_features = self._encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             self._fidelity = FidelityMetrics(real_features, self.kernel, self.num_features)
             of_all = comm.gather_rows(real_features)
-            self._real_spread = float(kernel_dispersion(of_all, self.kernel).value)
+            self.tracker.limit = float(kernel_dispersion(of_all, self.kernel).value)
             self._real_features = real_features
             if self._share_a_space:
                 self._real_clip_score = self._clip_score_of(subset, real_features, comm)
-            if self._groups.by_prompt:
+            if self.tracker.groups.by_prompt:
                 self._real_labels = comm.from_rank_zero(lambda: real_labels(subset, self._by_prompt, self.n_samples))
                 self._labeled = of_all
                 if not self._real_labels:
                     report = replace(report, messages=(*report.messages, NO_LABELS))
         if self.extra_metrics is not None:
             prompts = self._given_prompts_of(torch.arange(len(probe)))
-            own = (*text.SCORES, *text.REAL, *text.FIDELITY, P_CLASS, *self.measure.specs(self._groups).values())
+            own = (*text.SCORES, *text.REAL, *text.FIDELITY, P_CLASS, *self.tracker.specs().values())
             self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
         self._metric = self._new_metric().to(probe.device)
         return report
@@ -179,8 +179,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             measured = least_varied(ordered, self._samples, self._by_prompt, self.calibration, comm)
             values["w1kp"], least, reusability = measured
         with comm.all_ranks_or_none():
-            spread = spread_by_prompt(ordered, self._groups, self.kernel)
-        values |= self.measure.values(spread, self._groups)
+            spread = self.tracker.measure(ordered, self.kernel)
+        values |= self.tracker.by_key(spread)
         classes: tuple[ClassResult, ...] = ()
         if self._real_labels:
             classes = comm.from_rank_zero(lambda: self._compare_classes(ordered))
@@ -243,8 +243,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
         self._range.commit()
         self._least = [row.found for row in evaluation.least_varied]
-        lost = self._changes.update(evaluation.spread, history[-1]["epoch"], self._real_spread)
-        return self.measure.findings(lost, history[-1], self._groups)
+        return self.tracker.alerts(evaluation.spread, history[-1])
 
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
@@ -254,7 +253,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
         given = self.prompts is not None, self._measures_pairs, self.calibration is not None
-        fidelity, spread = text.FIDELITY if self._share_a_space else (), self.measure.specs(self._groups)
+        fidelity, spread = text.FIDELITY if self._share_a_space else (), self.tracker.specs()
         classes = [P_CLASS] if self._real_labels else []
         scores = text.diversity_values(self.n_samples, *given)
         return [*scores, *fidelity, *classes, *spread.values(), *self._extra.specs]
@@ -265,11 +264,11 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         found: tuple[Finding, ...] = (text.state(history[-1], self.n_samples),)
         if evaluation.classes:
             found = tuple(x for x in with_classes(found, evaluation.classes) if not x.fine)
-        return (*self._standing(history[-1]), *ignored, *found)
+        return (*self.tracker.findings(history[-1]), *ignored, *found)
 
     def presenter(self) -> text.DiversityPresenter:
         """Return what shows the samples and their modes."""
-        lost, note = self._changes.standing, self._groups.note()
+        lost, note = self.tracker.standing, self.tracker.groups.note()
         return text.DiversityPresenter(self.prompts, self.n_samples, self._value_range, lost, self._least, note)
 
     def write_artifacts(self, folder: Path) -> None:

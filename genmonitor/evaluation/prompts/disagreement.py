@@ -7,14 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.estimates import Estimate, PromptMeasure, quoted
+from genmonitor.evaluation.findings import ALERT_FACTOR, Area, Finding, differs
+from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptGroups, PromptTracker, quoted
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked, SampleSet
 from genmonitor.evaluation.results import Evaluation, History, Presenter, Samples, Table
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
 from genmonitor.plotting.style import Drawing
 
@@ -139,16 +144,45 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
     return Finding(text, Area("all samples"), "", "total", fine, p)
 
 
-DISTANCE = PromptMeasure(
-    "distance",
-    "squared MMD of the samples of one prompt from its real images; alerts watch it",
-    "Distance of each prompt's samples from real images",
-    "low",
-    "moved away from the data",
-    how=lambda _: "are farther from real images than",
-    value=lambda change: f"{change.now:.2g}",
-    before_p=lambda change: f"squared MMD {change.now:.2g}, then {max(0.0, change.best):.2g}; ",
-)
+class DistanceTracker(PromptTracker):
+    """Follows the distance of each prompt's samples from real images: squared MMD without bias, see `mmd_influence`."""
+
+    name = "distance"
+    about = "squared MMD of the samples of one prompt from its real images; alerts watch it"
+    chart = "Distance of each prompt's samples from real images"
+    better = "low"
+    verdict = "moved away from the data"
+    _sides: Mapping[str, RealSide] = MappingProxyType({})
+
+    def compare_with(self, reference: Tensor, groups: PromptGroups) -> None:
+        """Set the features of all real images [M, D], row i of the prompt of sample i, and who is judged together."""
+        self.groups = groups
+        self._sides = {name: RealSide.of(rows, None, None) for name, rows in groups.split(_wide(reference)).items()}
+
+    def measure(self, features: Tensor) -> dict[str, Estimate]:
+        """Estimate the distance of each prompt from features [N, D], row i of sample i; {} without real images."""
+        out = {}
+        for name, rows in self.groups.split(_wide(features)).items() if self._sides else ():
+            side = self._sides[name]
+            found = side.influence(rows.to(side.samples))
+            n, m = len(rows), len(side.samples)
+            error = (found.fake.var() / n + found.real.var() / m).sqrt()
+            out[name] = Estimate(float(found.mmd), float(error), min(n, m))
+        return out
+
+    def said(self, change: Change) -> tuple[str, str, str]:
+        """Say that the samples are farther from real images, and both distances."""
+        now, best = f"{change.now:.2g}", f"{max(0.0, change.best):.2g}"
+        return "are farther from real images than", now, f"squared MMD {now}, then {best}; "
+
+    def far(self, found: Mapping[str, Estimate]) -> list[str]:
+        """Name the prompts that are at least twice as far as at their best."""
+        return [name for name, best in self.values.items() if found[name].value >= ALERT_FACTOR * best]
+
+
+def _wide(features: Tensor) -> Tensor:
+    """Convert features to a dtype that resolves a kernel's small differences."""
+    return features if features.dtype == torch.float64 else features.float()
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -16,15 +17,17 @@ from genmonitor.evaluation.classes import ClassResult, class_data, class_table
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptMeasure, quoted
+from genmonitor.evaluation.prompts.estimates import RESOLUTION, Change, Estimate, PromptTracker, quoted
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, reusability_curve, w1kp_by_prompt
+from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.prompt_fidelity import PromptFidelity
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.functional.w1kp.subsets import REUSED
+from genmonitor.kernels import Kernel
 from genmonitor.plotting import diversity as plots
 from genmonitor.plotting.style import Drawing
 
@@ -101,6 +104,13 @@ LISTED, SHOWN = 5, 6
 """Least varied prompts that are listed, and images of each."""
 NAMED = 3
 """Ignored prompts that a sentence names."""
+SPREAD_FACTOR = 4.0
+"""Factor by which a prompt keeps less of its best than a typical one before an alert.
+
+As a conditional GAN learned digits, healthy classes fell to a third of the spread of their first epochs, all together.
+"""
+COLLAPSED = 0.1
+"""A typical prompt that keeps no more than this part of its best has not learned but collapsed, with the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,15 +228,45 @@ def _kept(change: Change) -> str:
     return f"{round(max(0.0, 100 * change.now / change.best), 1):.2g} %"
 
 
-SPREAD = PromptMeasure(
-    "spread",
-    "one minus the mean kernel of two samples of one prompt; alerts about lost variety watch it",
-    "Spread of the samples of each prompt",
-    "high",
-    "lost {their} variety",
-    how=lambda change: f"have {_kept(change)} of the spread that they had",
-    value=_kept,
-)
+class SpreadTracker(PromptTracker):
+    """Follows the spread of each prompt's samples, see `kernel_dispersion`.
+
+    Attributes:
+        limit: a best beyond this counts as this: the spread of real images, whatever the prompt.
+    """
+
+    name = "spread"
+    about = "one minus the mean kernel of two samples of one prompt; alerts about lost variety watch it"
+    chart = "Spread of the samples of each prompt"
+    better = "high"
+    verdict = "lost {their} variety"
+    limit = math.inf
+
+    def measure(self, features: Tensor, kernel: Kernel) -> dict[str, Estimate]:
+        """Estimate the spread of each prompt's samples.
+
+        Args:
+            features: of all samples [N, D], row i of sample i.
+            kernel: of the features.
+        """
+        out = {}
+        for name, rows in self.groups.split(features).items():
+            found = kernel_dispersion(rows, kernel)
+            out[name] = Estimate(float(found.value), float(found.standard_error), len(rows))
+        return out
+
+    def said(self, change: Change) -> tuple[str, str, str]:
+        """Say how much of its spread a prompt has."""
+        return f"have {_kept(change)} of the spread that they had", _kept(change), ""
+
+    def far(self, found: Mapping[str, Estimate]) -> list[str]:
+        """Name the prompts that have lost far more of their spread than a typical one."""
+        bests = {name: min(best, self.limit) for name, best in self.values.items()}
+        kept = {name: found[name].value / best if best > RESOLUTION else 1.0 for name, best in bests.items()}
+        typical = min(1.0, median(kept.values())) if kept else 1.0
+        # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
+        allowed = (typical if typical > COLLAPSED else 1.0) / SPREAD_FACTOR
+        return [name for name, part in kept.items() if part <= allowed]
 
 
 def evaluation_figures(

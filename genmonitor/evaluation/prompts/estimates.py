@@ -5,24 +5,22 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median
-from typing import Any, Literal
+from statistics import NormalDist
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import ALERT_FACTOR, Area, DegradationDetector, Finding, p_values_of_change
+from genmonitor.evaluation.findings import Area, DegradationDetector, Finding, p_values_of_change, recovered
 from genmonitor.evaluation.results import Record
-from genmonitor.evaluation.values import ValueSpec
-from genmonitor.functional.kernel_means import kernel_dispersion
-from genmonitor.functional.mmd_influence import RealSide
+from genmonitor.evaluation.values import Better, ValueSpec
 from genmonitor.functional.permutation import MIN_SAMPLES
-from genmonitor.kernels import Kernel
 
 ALL = "all samples"
 """Name of all samples, where single prompts have too few or there are no prompts."""
@@ -33,13 +31,6 @@ NAMED = 5
 RESOLUTION = 1e-6
 """Effect of rounding on a value: no standard error is taken to be smaller."""
 SMALLEST_P = 1e-300
-SPREAD_FACTOR = 4.0
-"""Factor by which a prompt keeps less of its best than a typical one before an alert, if the highest is best.
-
-As a conditional GAN learned digits, healthy classes fell to a third of the spread of their first epochs, all together.
-"""
-COLLAPSED = 0.1
-"""A typical prompt that keeps no more than this part of its best has not learned but collapsed, with the others."""
 
 
 @dataclass(frozen=True)
@@ -111,50 +102,6 @@ class PromptGroups:
         )
 
 
-def spread_by_prompt(features: Tensor, groups: PromptGroups, kernel: Kernel) -> dict[str, Estimate]:
-    """Estimate the spread of each prompt's samples, see `kernel_dispersion`.
-
-    Args:
-        features: of all samples [N, D], row i of sample i.
-        groups: of samples judged together.
-        kernel: of the features.
-    """
-    out = {}
-    for name, rows in groups.split(features).items():
-        found = kernel_dispersion(rows, kernel)
-        out[name] = Estimate(float(found.value), float(found.standard_error), len(rows))
-    return out
-
-
-class PromptDistances:
-    """Distances of each prompt's samples from the reference's: squared MMD without bias, see `mmd_influence`.
-
-    Args:
-        reference: features of all its samples [M, D], row i of the prompt of sample i.
-        groups: of samples judged together.
-    """
-
-    def __init__(self, reference: Tensor, groups: PromptGroups) -> None:
-        self._groups = groups
-        self._sides = {name: RealSide.of(rows, None, None) for name, rows in groups.split(_wide(reference)).items()}
-
-    def measure(self, features: Tensor) -> dict[str, Estimate]:
-        """Estimate the distance of each prompt from features [N, D], row i of sample i."""
-        out = {}
-        for name, rows in self._groups.split(_wide(features)).items():
-            side = self._sides[name]
-            found = side.influence(rows.to(side.samples))
-            n, m = len(rows), len(side.samples)
-            error = (found.fake.var() / n + found.real.var() / m).sqrt()
-            out[name] = Estimate(float(found.mmd), float(error), min(n, m))
-        return out
-
-
-def _wide(features: Tensor) -> Tensor:
-    """Convert features to a dtype that resolves a kernel's small differences."""
-    return features if features.dtype == torch.float64 else features.float()
-
-
 @dataclass(frozen=True)
 class Change:
     """A prompt that became worse.
@@ -174,8 +121,8 @@ class Change:
     p: float
 
 
-class PromptChanges:
-    """Comparison of each prompt with its best evaluation: which are worse at two evaluations in a row.
+class PromptTracker(ABC):
+    """Follows a value of each prompt's samples: who is worse than at its best at two evaluations in a row.
 
     A best is one of many evaluations, chosen for its luck, so three things keep chance from being taken for a change
     where all evaluations have samples of their own. The standard error of the best is the largest of all evaluations
@@ -183,8 +130,10 @@ class PromptChanges:
     estimates. And they are multiplied by the number of evaluations before (Bonferroni), any of which may be the best.
     Samples are not paired by their seeds: a prompt that has collapsed has nothing in common with what it was.
 
+    A subclass says what the value is and how findings speak of it.
+
     Args:
-        highest: whether the best is the highest value, else it is the lowest.
+        groups: of samples that are judged together.
 
     Attributes:
         evaluations: their number.
@@ -195,8 +144,16 @@ class PromptChanges:
         recovered: prompts that were among these until the last evaluation.
     """
 
-    def __init__(self, *, highest: bool) -> None:
-        self.highest = highest
+    name: ClassVar[str]
+    """Its keys are `name_1`, `name_2` and so on."""
+    about: ClassVar[str]
+    chart: ClassVar[str]
+    better: ClassVar[Better]
+    verdict: ClassVar[str]
+    """Words for prompts that are worse; "{their}" stands for "its" where one prompt is judged alone."""
+
+    def __init__(self, groups: PromptGroups) -> None:
+        self.groups = groups
         self.evaluations = 0
         self.values: dict[str, float] = {}
         self.epochs: dict[str, float] = {}
@@ -205,19 +162,31 @@ class PromptChanges:
         self.recovered: list[str] = []
         self._degradations = DegradationDetector()
 
-    def update(self, found: Mapping[str, Estimate], epoch: float, limit: float = math.inf) -> list[Change]:
+    @abstractmethod
+    def said(self, change: Change) -> tuple[str, str, str]:
+        """Put a change into words.
+
+        Returns:
+            How the samples of the worst prompt are, up to the epoch of its best; the value, as another prompt is named
+            with it; and what stands in front of the p-value.
+        """
+
+    @abstractmethod
+    def far(self, found: Mapping[str, Estimate]) -> list[str]:
+        """Name the prompts whose change is large enough to deserve an alert, however sure."""
+
+    def update(self, found: Mapping[str, Estimate], epoch: float) -> list[Change]:
         """Take in an evaluation; return those of the standing changes that are new.
 
         Args:
             found: the value of each prompt, of the same prompts every time.
             epoch: of the evaluation.
-            limit: where the highest is best, a best beyond this counts as this.
         """
         scores = self.scores(found)
         p = p_values_of_change(scores, worse=True)
         # a new one, since what a commit that fails puts back does not reach into it
         self._degradations = copy.deepcopy(self._degradations)
-        new = self._degradations.update(scores, self._far(found, limit))
+        new = self._degradations.update(scores, self.far(found))
         self.recovered = self._degradations.recovered
         changes = [
             Change(name, found[name].value, self.values[name], self.epochs[name], p[name])
@@ -259,45 +228,9 @@ class PromptChanges:
 
     def _by(self, now: float, best: float) -> float:
         """Return by how much a value is worse than another."""
-        return best - now if self.highest else now - best
+        return best - now if self.better == "high" else now - best
 
-    def _far(self, found: Mapping[str, Estimate], limit: float) -> list[str]:
-        """Name the prompts whose change is large enough to deserve an alert, however sure."""
-        if not self.highest:
-            return [name for name, best in self.values.items() if found[name].value >= ALERT_FACTOR * best]
-        bests = {name: min(best, limit) for name, best in self.values.items()}
-        kept = {name: found[name].value / best if best > RESOLUTION else 1.0 for name, best in bests.items()}
-        typical = min(1.0, median(kept.values())) if kept else 1.0
-        # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
-        allowed = (typical if typical > COLLAPSED else 1.0) / SPREAD_FACTOR
-        return [name for name, part in kept.items() if part <= allowed]
-
-
-@dataclass(frozen=True)
-class PromptMeasure:
-    """A measure of each prompt's samples, by which alerts go, and what they say.
-
-    Attributes:
-        name: its keys are `name_1`, `name_2` and so on.
-        about: what it measures.
-        chart: title of the chart of all prompts.
-        better: whether the highest or the lowest value of a prompt is its best.
-        verdict: what became of prompts that are worse; "{their}" stands for "its" where one prompt is judged alone.
-        how: says how the samples of the worst are, up to the epoch of its best.
-        value: of a prompt, as it is named after the worst.
-        before_p: of the worst, in front of the p-value.
-    """
-
-    name: str
-    about: str
-    chart: str
-    better: Literal["high", "low"]
-    verdict: str
-    how: Callable[[Change], str]
-    value: Callable[[Change], str]
-    before_p: Callable[[Change], str] = lambda _: ""
-
-    def specs(self, groups: PromptGroups) -> dict[str, ValueSpec]:
+    def specs(self) -> dict[str, ValueSpec]:
         """Return the declaration of the value of each group that has a curve, by its name."""
         return {
             group: ValueSpec(
@@ -308,31 +241,41 @@ class PromptMeasure:
                 better=self.better,
                 detail=True,
             )
-            for number, group in enumerate(groups.names[:CURVES], start=1)
+            for number, group in enumerate(self.groups.names[:CURVES], start=1)
         }
 
-    def values(self, found: Mapping[str, Estimate], groups: PromptGroups) -> dict[str, float]:
+    def by_key(self, found: Mapping[str, Estimate]) -> dict[str, float]:
         """Return the estimates that have a curve, by key."""
-        return {spec.key: found[group].value for group, spec in self.specs(groups).items() if group in found}
+        return {spec.key: found[group].value for group, spec in self.specs().items() if group in found}
 
-    def findings(self, changes: Sequence[Change], record: Record, groups: PromptGroups) -> list[Finding]:
+    def alerts(self, found: Mapping[str, Estimate], record: Record) -> list[Finding]:
+        """Take in an evaluation; return a finding if prompts are worse from now on."""
+        return self.finding(self.update(found, record["epoch"]), record)
+
+    def findings(self, record: Record) -> list[Finding]:
+        """Return findings about the prompts that are worse than at their best, and those that no longer are."""
+        keys = {name: spec.key for name, spec in self.specs().items()}
+        over = [recovered(self.groups.area(name), keys.get(name)) for name in self.recovered]
+        return [*self.finding(self.standing, record), *over]
+
+    def finding(self, changes: Sequence[Change], record: Record) -> list[Finding]:
         """Return a finding about the prompts that became worse, none where none has.
 
         Args:
             changes: the prompts, the surest first.
             record: of the evaluation.
-            groups: that are judged.
         """
         if not changes:
             return []
-        first, specs = changes[0], self.specs(groups)
-        their, the = ("its", "its") if groups.by_prompt else ("their", "the")
-        area = groups.area(first.prompt)
+        first, specs = changes[0], self.specs()
+        how, _, before_p = self.said(first)
+        their, the = ("its", "its") if self.groups.by_prompt else ("their", "the")
+        area = self.groups.area(first.prompt)
         verdict = self.verdict.format(their=their)
         text = (
             f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {the} "
-            f"samples {self.how(first)} at epoch {first.epoch:g}, {their} best "
-            f"({self.before_p(first)}{format_p(first.p)}){self._others(changes)}."
+            f"samples {how} at epoch {first.epoch:g}, {their} best "
+            f"({before_p}{format_p(first.p)}){self._others(changes)}."
         )
         measure = specs[first.prompt].key if first.prompt in specs else None
         return [Finding(text, area, verdict, measure, False, first.p)]
@@ -341,7 +284,7 @@ class PromptMeasure:
         """Name the prompts after the first, with a value each; "" where there are none."""
         if len(changes) < 2:
             return ""
-        some = [f"{quoted(change.prompt)} ({self.value(change)})" for change in changes[1 : NAMED + 1]]
+        some = [f"{quoted(change.prompt)} ({self.said(change)[1]})" for change in changes[1 : NAMED + 1]]
         more = f" and {len(changes) - 1 - NAMED} more" if len(changes) > NAMED + 1 else ""
         return f"; so did {', '.join(some)}{more}"
 

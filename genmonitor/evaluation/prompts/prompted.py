@@ -19,9 +19,8 @@ from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.findings import Finding, recovered
-from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptGroups, PromptMeasure
-from genmonitor.evaluation.results import EvaluationT, FitReport, Record
+from genmonitor.evaluation.prompts.estimates import PromptGroups, PromptTracker
+from genmonitor.evaluation.results import EvaluationT, FitReport
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
@@ -50,7 +49,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         objects: further arguments given that no manifest can hold, by name.
 
     Attributes:
-        measure: of each prompt's samples, by which they are judged.
+        tracker: of a value of each prompt's samples, by which they are judged.
         kernel: of outputs, with its gamma once it is known.
         prompt_kernel: of prompts, likewise.
 
@@ -58,7 +57,8 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         ValueError: if there is no encoder for prompts that are strings, or one of strings for labels.
     """
 
-    measure: ClassVar[PromptMeasure]
+    tracker: PromptTracker
+    tracks: ClassVar[type[PromptTracker]]
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         encoders = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder}
         super().__init__(settings.n_samples, prefix, settings, **encoders, **objects)
         self.prompts, self.seed, self.num_features = settings.prompts, settings.seed, settings.num_features
-        self._by_prompt, self._groups = settings.prompts or ONE_PROMPT, groups
+        self._by_prompt, self._given_groups = settings.prompts or ONE_PROMPT, groups
         self._output_encoder = FrozenEncoder("output_encoder", output_encoder or pixels, batch_size)
         encoder = _prompt_encoder(prompt_encoder, self._by_prompt)
         self._prompt_encoder = FrozenEncoder("prompt_encoder", encoder, batch_size)
@@ -92,7 +92,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         self.kernel, self.prompt_kernel = self._given_kernels
         self._data: list[float] = []
         self._resumed = False
-        self._changes = PromptChanges(highest=self.measure.better == "high")
+        self.tracker = self.tracks(self._given_groups)
 
     @property
     def dims(self) -> tuple[int, int]:
@@ -144,12 +144,6 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
             )
         return FitReport(notes, comparable)
 
-    def _standing(self, record: Record) -> list[Finding]:
-        """Return findings about the prompts that are worse than at their best, and those that no longer are."""
-        keys = {name: spec.key for name, spec in self.measure.specs(self._groups).items()}
-        over = [recovered(self._groups.area(name), keys.get(name)) for name in self._changes.recovered]
-        return [*self.measure.findings(self._changes.standing, record, self._groups), *over]
-
     def _encode(self, images: Tensor) -> Tensor:
         """Return features of images on their device, [0, d] of none."""
         return self._output_encoder(images).to(images.device) if len(images) else self._no_features
@@ -180,14 +174,14 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
     def fit_state(self) -> dict[str, Any]:
         """Return the gammas, what tells the real images from others, and what each prompt was at its best."""
         gammas = {"gamma": self.kernel.gamma, "prompt_gamma": self.prompt_kernel.gamma}
-        return gammas | {"data": list(self._data), "changes": self._changes.state_dict()}
+        return gammas | {"data": list(self._data), "changes": self.tracker.state_dict()}
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
         self.kernel = replace(self.kernel, gamma=state["gamma"])
         self.prompt_kernel = replace(self.prompt_kernel, gamma=state["prompt_gamma"])
         self._data, self._resumed = list(state["data"]), True
-        self._changes.load_state_dict(state["changes"])
+        self.tracker.load_state_dict(state["changes"])
 
     def _encoder_names(self) -> dict[str, str]:
         return {encoder.name: encoder.description() for encoder in (self._output_encoder, self._prompt_encoder)}

@@ -20,7 +20,9 @@ from genmonitor.evaluation import ImageSet, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import commit_evaluation
-from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptDistances, PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.disagreement import DistanceTracker
+from genmonitor.evaluation.prompts.diversity import SpreadTracker
+from genmonitor.evaluation.prompts.estimates import PromptGroups
 
 LABELS = torch.arange(60) % 3
 REAL = labeled(90)
@@ -198,16 +200,17 @@ def rare_mode(n, generator):
 @pytest.mark.parametrize("draw", [normal, rare_mode])
 @pytest.mark.parametrize("samples", [8, 20, 100])
 def test_spread_raises_no_false_alarm_in_1000_evaluations(draw, samples):
-    generator, groups = torch.Generator().manual_seed(0), PromptGroups(Prompts(range(10)), 10 * samples)
-    changes, kernel = PromptChanges(highest=True), GaussianKernel(0.1)
+    generator, kernel = torch.Generator().manual_seed(0), GaussianKernel(0.1)
+    tracker = SpreadTracker(PromptGroups(Prompts(range(10)), 10 * samples))
     for epoch in range(1000):
-        assert not changes.update(spread_by_prompt(draw(10 * samples, generator), groups, kernel), epoch)
+        assert not tracker.update(tracker.measure(draw(10 * samples, generator), kernel), epoch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_distance_raises_no_false_alarm_in_3000_evaluations(shift):
     generator, groups = torch.Generator().manual_seed(0), PromptGroups(Prompts(range(5)), 60)
-    distances, changes = PromptDistances(normal(60, generator), groups), PromptChanges(highest=False)
+    tracker = DistanceTracker(groups)
+    tracker.compare_with(normal(60, generator), groups)
     for epoch in range(3000):
-        assert not changes.update(distances.measure(normal(60, generator) + shift), epoch)
+        assert not tracker.update(tracker.measure(normal(60, generator) + shift), epoch)

@@ -11,10 +11,10 @@ from genmonitor.evaluation.distributed import SingleProcess
 from genmonitor.evaluation.prompts.diversity import (
     REAL,
     SCORES,
-    SPREAD,
     DiversityEvaluation,
     DiversityPresenter,
     LeastVaried,
+    SpreadTracker,
     diversity_values,
     least_varied,
     state,
@@ -58,7 +58,7 @@ def test_diversity_finding_says_what_real_images_get():
     ],
 )
 def test_diversity_message_begins_with_lost_variety(lost, groups, begin):
-    found = (*SPREAD.findings(lost, LAST, groups), state(LAST, 24))
+    found = (*SpreadTracker(groups).finding(lost, LAST), state(LAST, 24))
     said = DiversityPresenter(None, 24, None).message(found, LAST)
     assert said.startswith(begin)
     assert "; so did" not in said
@@ -68,7 +68,7 @@ def test_diversity_message_begins_with_lost_variety(lost, groups, begin):
 
 
 def test_many_lost_prompts_are_one_finding():
-    (found,) = SPREAD.findings(LOST, LAST, PROMPTS)
+    (found,) = SpreadTracker(PROMPTS).finding(LOST, LAST)
     assert str(found).endswith("so did 'p1' (4 %), 'p2' (4 %), 'p3' (4 %), 'p4' (4 %), 'p5' (4 %) and 1 more.")
 
 

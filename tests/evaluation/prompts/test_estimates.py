@@ -6,22 +6,21 @@ from scipy.stats import t as student
 
 from genmonitor import CosineKernel
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.disagreement import DISTANCE
-from genmonitor.evaluation.prompts.diversity import SPREAD
+from genmonitor.evaluation.prompts.disagreement import DistanceTracker
+from genmonitor.evaluation.prompts.diversity import SpreadTracker
 from genmonitor.evaluation.prompts.estimates import (
     ALL,
     CURVES,
     NAMED,
     Change,
     Estimate,
-    PromptChanges,
-    PromptDistances,
     PromptGroups,
     quoted,
-    spread_by_prompt,
 )
 from genmonitor.functional import mmd_influence
 from genmonitor.functional.kernel_means import kernel_dispersion
+
+NO_GROUPS = PromptGroups(None, 0)
 
 
 def features(n, seed=0):
@@ -64,7 +63,7 @@ def test_groups_need_enough_samples_on_both_sides():
 
 def test_spread_is_that_of_the_prompts_samples():
     x = features(24)
-    found = spread_by_prompt(x, PromptGroups(Prompts(range(3)), 24), CosineKernel())
+    found = SpreadTracker(PromptGroups(Prompts(range(3)), 24)).measure(x, CosineKernel())
     expected = kernel_dispersion(x[1::3], CosineKernel())
     assert (found["1"].value, found["1"].error) == (float(expected.value), float(expected.standard_error))
     assert found["1"].samples == 8
@@ -73,7 +72,10 @@ def test_spread_is_that_of_the_prompts_samples():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_distance_is_that_of_the_prompts_samples(dtype):
     fake, real = features(24).to(dtype), features(30, 1).to(dtype)
-    found = PromptDistances(real, PromptGroups(Prompts(range(3)), 24, 30)).measure(fake)
+    tracker = DistanceTracker(NO_GROUPS)
+    assert tracker.measure(fake) == {}
+    tracker.compare_with(real, PromptGroups(Prompts(range(3)), 24, 30))
+    found = tracker.measure(fake)
     expected = mmd_influence(fake[2::3], real[2::3])
     assert found["2"].value == pytest.approx(float(expected.mmd))
     error = (expected.fake.var() / 8 + expected.real.var() / 10).sqrt()
@@ -88,10 +90,10 @@ def spread(value, error=SURE, samples=100):
     return Estimate(value, error, samples)
 
 
-def named(changes, evaluations, **settings):
+def named(changes, evaluations):
     """Take in evaluations, a value for each prompt; return what each one named."""
     return [
-        [change.prompt for change in changes.update({k: spread(v) for k, v in found.items()}, float(epoch), **settings)]
+        [change.prompt for change in changes.update({k: spread(v) for k, v in found.items()}, float(epoch))]
         for epoch, found in enumerate(evaluations)
     ]
 
@@ -109,7 +111,7 @@ def named(changes, evaluations, **settings):
     ],
 )
 def test_highest(values, expected):
-    found = named(PromptChanges(highest=True), [{"a": value} for value in values])
+    found = named(SpreadTracker(NO_GROUPS), [{"a": value} for value in values])
     assert [epoch for epoch, names in enumerate(found) if names] == expected
 
 
@@ -122,12 +124,12 @@ def test_highest(values, expected):
     ],
 )
 def test_lowest(values, expected):
-    found = named(PromptChanges(highest=False), [{"a": value} for value in values])
+    found = named(DistanceTracker(NO_GROUPS), [{"a": value} for value in values])
     assert [epoch for epoch, names in enumerate(found) if names] == expected
 
 
 def test_change_says_what_and_when_the_best_was():
-    changes = PromptChanges(highest=True)
+    changes = SpreadTracker(NO_GROUPS)
     for epoch, value in enumerate((0.8, 1.0, 0.1)):
         changes.update({"a": spread(value), "b": spread(0.5)}, float(epoch))
     (change,) = changes.update({"a": spread(0.1), "b": spread(0.5)}, 3.0)
@@ -136,7 +138,7 @@ def test_change_says_what_and_when_the_best_was():
 
 
 def test_standing_changes_stay_until_a_recovery():
-    changes = PromptChanges(highest=True)
+    changes = SpreadTracker(NO_GROUPS)
     standing = []
     for epoch, value in enumerate((1.0, 0.1, 0.1, 0.05, 1.0, 0.1)):
         changes.update({"a": spread(value), "b": spread(0.5)}, float(epoch))
@@ -145,11 +147,11 @@ def test_standing_changes_stay_until_a_recovery():
 
 
 def test_surest_comes_first():
-    assert named(PromptChanges(highest=True), [{"a": 1, "b": 1}, *2 * [{"a": 0.09, "b": 0.05}]])[-1] == ["b", "a"]
+    assert named(SpreadTracker(NO_GROUPS), [{"a": 1, "b": 1}, *2 * [{"a": 0.09, "b": 0.05}]])[-1] == ["b", "a"]
 
 
 def test_score_is_of_a_student_p_value_times_the_evaluations_before():
-    changes = PromptChanges(highest=True)
+    changes = SpreadTracker(NO_GROUPS)
     changes.update({"a": spread(1.0, 0.1, 10)}, 0.0)
     changes.update({"a": spread(0.9, 0.3, 10)}, 1.0)  # the largest error so far counts, not the best's own
     p = 2 * student.sf((1.0 - 0.1) / (0.3**2 + 0.05**2) ** 0.5, 9)
@@ -158,8 +160,10 @@ def test_score_is_of_a_student_p_value_times_the_evaluations_before():
 
 def test_best_beyond_the_limit_counts_as_the_limit():
     noise_first = [{"a": value} for value in (1.0, 0.09, 0.09)]
-    assert named(PromptChanges(highest=True), noise_first)[-1] == ["a"]
-    assert named(PromptChanges(highest=True), noise_first, limit=0.3)[-1] == []
+    assert named(SpreadTracker(NO_GROUPS), noise_first)[-1] == ["a"]
+    limited = SpreadTracker(NO_GROUPS)
+    limited.limit = 0.3
+    assert named(limited, noise_first)[-1] == []
 
 
 @pytest.mark.parametrize(
@@ -172,11 +176,11 @@ def test_best_beyond_the_limit_counts_as_the_limit():
     ],
 )
 def test_highest_is_judged_beside_the_other_prompts(later, expected):
-    assert named(PromptChanges(highest=True), [dict.fromkeys("abc", 1.0), later, later])[-1] == expected
+    assert named(SpreadTracker(NO_GROUPS), [dict.fromkeys("abc", 1.0), later, later])[-1] == expected
 
 
 def test_state_goes_on(tmp_path):
-    first, second = PromptChanges(highest=True), PromptChanges(highest=True)
+    first, second = SpreadTracker(NO_GROUPS), SpreadTracker(NO_GROUPS)
     named(first, [{"a": 1.0}, {"a": 0.9}, {"a": 0.1}])
     torch.save(first.state_dict(), tmp_path / "state.pt")
     second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
@@ -202,12 +206,12 @@ def test_quoted_prompts_cannot_move_a_cursor_and_are_cut():
 
 @pytest.mark.parametrize(("count", "end"), [(NAMED + 1, "'p5' (14 %)"), (NAMED + 3, "'p5' (14 %) and 2 more")])
 def test_others_are_named_up_to_a_number(count, end):
-    (alert,) = SPREAD.findings(changes(count), RECORD, of_prompts(count))
+    (alert,) = SpreadTracker(of_prompts(count)).finding(changes(count), RECORD)
     assert alert.text.endswith(f"{end}.")
 
 
 def test_alert_about_lost_variety_begins_with_the_finding():
-    (alert,) = SPREAD.findings(changes(1), RECORD, of_prompts(1))
+    (alert,) = SpreadTracker(of_prompts(1)).finding(changes(1), RECORD)
     assert (alert.area.name, alert.verdict, alert.measure) == ("prompt 'p0'", "lost its variety", "spread_1")
     assert alert.text == (
         "Prompt 'p0' lost its variety: at epoch 16 and the evaluation before, its samples have 4 % of the spread "
@@ -216,7 +220,7 @@ def test_alert_about_lost_variety_begins_with_the_finding():
 
 
 def test_alert_about_all_prompts_is_in_the_plural():
-    (alert,) = SPREAD.findings([Change(ALL, 0.1, 1.0, 9.0, 1e-9)], RECORD, PromptGroups(None, 8))
+    (alert,) = SpreadTracker(PromptGroups(None, 8)).finding([Change(ALL, 0.1, 1.0, 9.0, 1e-9)], RECORD)
     assert alert.measure == "spread_1"
     assert alert.text == (
         "All samples lost their variety: at epoch 16 and the evaluation before, the samples have 10 % of the spread "
@@ -226,7 +230,7 @@ def test_alert_about_all_prompts_is_in_the_plural():
 
 def test_alert_about_the_data_gives_both_distances():
     found = [Change("a cat", 0.31, 0.002, 9.0, 1e-9), Change("a dog", 0.2, -0.001, 9.0, 1e-5)]
-    (alert,) = DISTANCE.findings(found, RECORD, PromptGroups(Prompts(["a cat", "a dog"]), 16))
+    (alert,) = DistanceTracker(PromptGroups(Prompts(["a cat", "a dog"]), 16)).finding(found, RECORD)
     assert (alert.area.name, alert.verdict) == ("prompt 'a cat'", "moved away from the data")
     assert (alert.measure, alert.fine, alert.p) == ("distance_1", False, 1e-9)
     assert alert.text == (
@@ -236,11 +240,11 @@ def test_alert_about_the_data_gives_both_distances():
 
 
 def test_there_is_no_alert_about_nothing():
-    assert SPREAD.findings([], RECORD, of_prompts(1)) == []
+    assert SpreadTracker(of_prompts(1)).finding([], RECORD) == []
 
 
 def test_prompts_beyond_the_first_have_no_curves():
-    groups = of_prompts(100)
-    assert len(DISTANCE.specs(groups)) == CURVES
-    (alert,) = DISTANCE.findings([Change("p99", 0.3, 0.1, 9.0, 1e-9)], RECORD, groups)
+    tracker = DistanceTracker(of_prompts(100))
+    assert len(tracker.specs()) == CURVES
+    (alert,) = tracker.finding([Change("p99", 0.3, 0.1, 9.0, 1e-9)], RECORD)
     assert alert.measure is None
