@@ -345,7 +345,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             if real.required:
                 raise
             return None, (f"precision, recall, density and coverage are not measured. {error}".removesuffix("."),)
-        return subset, subset.notes(self.n_samples) + subset.reading_notes()
+        return subset, subset.notes() + subset.few_notes(self.n_samples) + subset.reading_notes()
 
     def _check_size(self) -> None:
         """Refuse features whose covariance would take minutes to decompose."""

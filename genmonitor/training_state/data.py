@@ -14,11 +14,6 @@ from genmonitor._io import warn
 from genmonitor.training_state.rng import find_generators
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
-OF_LOADER = ("dataset", "collate_fn")
-"""What a loader calls to make a batch."""
-INSIDE = ("dataset", "datasets")
-"""Attributes by which a dataset is made of others."""
-
 
 class _Reading(Snapshot):
     """What is remembered of data from the first time that a block reads them."""
@@ -98,14 +93,13 @@ def _parts(name: str, thing: Any) -> dict[str, Any]:
         name, thing = queue.pop(0)
         if thing is None or isinstance(thing, Tensor) or any(thing is part for part in parts.values()):
             continue
-        is_loader = hasattr(thing, "dataset") and hasattr(thing, "collate_fn")
-        if not is_loader:
-            parts[name] = thing
-        for attribute in OF_LOADER if is_loader else INSIDE:
-            inside = getattr(thing, attribute, None)
-            several = list(inside.values()) if isinstance(inside, Mapping) else inside
-            if attribute == "datasets" and isinstance(several, (list, tuple)):
-                queue += [(f"{name}.{attribute}[{index}]", part) for index, part in enumerate(several)]
-            else:
-                queue.append((f"{name}.{attribute}", inside))
+        if hasattr(thing, "dataset") and hasattr(thing, "collate_fn"):  # a loader
+            queue += [(f"{name}.dataset", thing.dataset), (f"{name}.collate_fn", thing.collate_fn)]
+            continue
+        parts[name] = thing
+        queue.append((f"{name}.dataset", getattr(thing, "dataset", None)))
+        several = getattr(thing, "datasets", ())
+        several = list(several.values()) if isinstance(several, Mapping) else several
+        if isinstance(several, (list, tuple)):
+            queue += [(f"{name}.datasets[{index}]", part) for index, part in enumerate(several)]
     return parts

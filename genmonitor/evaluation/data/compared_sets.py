@@ -116,9 +116,7 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
         >>> check_value_range(real, 2 * real - 1)[0]
         "real images are in [0, 1], but 0.47 of the generated values are negative. If training does not fix this, ..."
     """
-    low, high = float(real.min()), float(real.max())
-    fake_low, fake_high = float(fake.min()), float(fake.max())
-    size, fake_size = max(abs(low), abs(high)), max(abs(fake_low), abs(fake_high))
+    (low, high, size), (_, _, fake_size) = _range(real), _range(fake)
     problem = None
     if size > 20 and fake_size <= 2:
         problem = f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
@@ -156,9 +154,7 @@ class RangeNotes:
 
 def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     """Explain why generated images seem to be scaled otherwise than real ones; None if they do not."""
-    low, high = float(real.min()), float(real.max())
-    fake_low, fake_high = float(fake.min()), float(fake.max())
-    size, fake_size = max(abs(low), abs(high)), max(abs(fake_low), abs(fake_high))
+    (low, high, size), (fake_low, fake_high, fake_size) = _range(real), _range(fake)
     negative = float((fake < -0.05 * size).float().mean())
     varies = fake_high - fake_low > 0.01 * size
     if doubt := scale_doubt(real, fake):
@@ -175,11 +171,17 @@ def range_doubt(real: Tensor, fake: Tensor) -> str | None:
 
 def scale_doubt(real: Tensor, fake: Tensor) -> str | None:
     """Explain why one side seems to be in 0..255 and the other in 0..1; None if it does not."""
-    sizes = real_size, fake_size = float(real.abs().max()), float(fake.abs().max())
-    apart = fake_size > 20 and real_size <= 2
-    if apart or (min(float(real.min()), float(fake.min())) >= 0 and real_size > 8 and 0.25 < fake_size <= 1.001):
-        return "real images reach {:.4g} and generated ones {:.4g}".format(*sizes)
+    (low, _, size), (fake_low, _, fake_size) = _range(real), _range(fake)
+    smaller = min(low, fake_low) >= 0 and size > 8 and 0.25 < fake_size <= 1.001
+    if smaller or (fake_size > 20 and size <= 2):
+        return f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
     return None
+
+
+def _range(images: Tensor) -> tuple[float, float, float]:
+    """Return the lowest, the highest and the largest absolute value."""
+    low, high = float(images.min()), float(images.max())
+    return low, high, max(abs(low), abs(high))
 
 
 def copy_notes(

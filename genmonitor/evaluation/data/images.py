@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -169,20 +168,13 @@ class ImageSet:
         order = random_order(len(source), n, torch.Generator().manual_seed(seed))
         return source.subset(order[:n].tolist(), shape)
 
-    def root(self) -> Dataset[Any]:
-        """Return the dataset that all Subsets were taken from."""
-        dataset = self.dataset
-        while isinstance(dataset, Subset):
-            dataset = dataset.dataset
-        return dataset
-
-    def places(self) -> list[int]:
-        """Return where these images are in the dataset that all Subsets were taken from."""
+    def places(self) -> tuple[Dataset[Any], list[int]]:
+        """Return the dataset that all Subsets were taken from, and where in it these images are."""
         dataset, places = self.dataset, self._in_dataset(range(len(self)))
         while isinstance(dataset, Subset):
             inner = dataset.indices
             dataset, places = dataset.dataset, [inner[i] for i in places]
-        return places
+        return dataset, places
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -274,15 +266,18 @@ class ImageSet:
         """Return numbers that differ for other images."""
         return [float(len(self.dataset)), float(self.first(SIGNED).double().sum())]  # type: ignore[arg-type]
 
-    def notes(self, n: int = 0) -> tuple[str, ...]:
-        """Return what the user should know of them, as those that n generated images are compared with."""
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user should know of where they come from."""
         notes = [] if self.required or self.held_out is not None else [AGAINST_TRAINING]
         if isinstance(self.data, StreamedItems):
             some = f"its first {len(self.data)} images serve as real images for the run"
             notes.append(f"{self.name} can only be streamed, so {some}")
-        if len(self) < n:
-            notes.append(f"only {len(self)} real images available for comparison with {n} generated ones")
         return tuple(notes)
+
+    def few_notes(self, n: int) -> tuple[str, ...]:
+        """Return what to say where they are fewer than the n generated images that are compared with them."""
+        few = f"only {len(self)} real images available for comparison with {n} generated ones"
+        return (few,) if len(self) < n else ()
 
     def reading_notes(self) -> tuple[str, ...]:
         """Return what to say where images are others each time they are read; the first of these are read twice."""
@@ -393,15 +388,14 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     elif isinstance(batch, Tensor):
         found = batch
     elif isinstance(batch, Mapping):
-        alone = [tensors for tensors in _by_dimensions(batch.values()) if tensors][:1]
         found = next((batch[name] for name in NAMES if name in batch), None)
-        found = alone[0][0] if found is None and alone and len(alone[0]) == 1 else found
+        tensors = _like_images(batch.values())
+        found = tensors[0] if found is None and len(tensors) == 1 else found
     elif isinstance(batch, Sequence):
-        found = next(chain(*_by_dimensions(batch)), None)
-        alike = [
-            i for i, x in enumerate(batch) if isinstance(x, Tensor) and found is not None and x.shape == found.shape
-        ]
-        if len(alike) > 1 and found.ndim == 4:
+        tensors = _like_images(batch)
+        found = tensors[0] if tensors else None
+        alike = [i for i, x in enumerate(batch) if isinstance(x, Tensor) and tensors and x.shape == tensors[0].shape]
+        if len(alike) > 1 and tensors[0].ndim == 4:
             raise ValueError(
                 f"Expected one tensor of images in a batch, but got {describe_batch(batch)}. Give `image_key=` the "
                 f"index of those that the generator is to learn, {' or '.join(map(str, alike))}, or `real_images=`."
@@ -414,10 +408,10 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     return plain(found)[:, None] if found.ndim == 3 else plain(found)
 
 
-def _by_dimensions(parts: Iterable[Any]) -> tuple[list[Tensor], ...]:
-    """Return the tensors of four dimensions, then those of three: gray images, but also embeddings of texts."""
+def _like_images(parts: Iterable[Any]) -> list[Tensor]:
+    """Return the tensors of four dimensions, or else those of three: gray images, but also embeddings of texts."""
     tensors = [x for x in parts if isinstance(x, Tensor)]
-    return tuple([x for x in tensors if x.ndim == ndim] for ndim in (4, 3))
+    return [x for x in tensors if x.ndim == 4] or [x for x in tensors if x.ndim == 3]
 
 
 def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:

@@ -95,25 +95,22 @@ def choose_by_prompt(
         ValueError: if there is no image of some prompt.
     """
     order = random_order(len(source), MAX_READ, torch.Generator().manual_seed(seed))[:MAX_READ].tolist()
-    times = Counter(prompts.values)
-    missing = {prompt: count * n // len(prompts) for prompt, count in times.items()}
+    times, read = Counter(prompts.values), 0
     found: dict[Any, list[int]] = {prompt: [] for prompt in times}
-    read = 0
+    wanted = {prompt: count * n // len(prompts) for prompt, count in times.items()}
     with source.reading():
         for batch in progress(source.loader(order), "prompts of real images"):
-            of_batch = find_prompts(batch, prompt_key, prompts.are_labels)
-            items = order[read : read + READ_BATCH]
-            if len(of_batch) != len(items):
+            labels, items = find_prompts(batch, prompt_key, prompts.are_labels), order[read : read + READ_BATCH]
+            if len(labels) != len(items):
                 raise ValueError(
-                    f"Expected one prompt from each of {len(items)} items of {source.name}, but got {len(of_batch)}. "
+                    f"Expected one prompt from each of {len(items)} items of {source.name}, but got {len(labels)}. "
                     "Let `prompt_key=` lead to all prompts of a batch."
                 )
-            for prompt, item in zip(of_batch, items, strict=True):
-                if missing.get(prompt):
+            for prompt, item in zip(labels, items, strict=True):
+                if len(found.get(prompt, ())) < wanted.get(prompt, 0):
                     found[prompt].append(item)
-                    missing[prompt] -= 1
             read += len(items)
-            if not any(missing.values()):
+            if all(len(found[prompt]) == count for prompt, count in wanted.items()):
                 break
     rounds = min(len(found[prompt]) // count for prompt, count in times.items())
     if not rounds:

@@ -79,15 +79,18 @@ def split_reference(
     comparison, notes = compared.subset(chosen), [*real.notes()]
     if compared is not real:
         notes += compared.notes()
-        if compared.root() is real.root():
-            taken = set(comparison.places())
-            rest = [i for i, place in zip(rest, real.subset(rest).places(), strict=True) if place not in taken]
+        (root, places), (compared_root, taken) = real.subset(rest).places(), comparison.places()
+        if compared_root is root:
+            known = set(taken)
+            rest = [i for i, place in zip(rest, places, strict=True) if place not in known]
         if len(rest) < len(order):
             notes.append(
                 f"{len(order) - len(rest)} of the {len(chosen)} validation images that were chosen are training images "
                 "too; the baseline is taken from the others"
             )
-    _check_enough(real, compared, len(rest), len(chosen), block_size)
+    needs = f"one block needs {block_size}" if block_size else "a comparison needs 2"
+    _check_enough(compared, len(chosen), block_size or 2, f"to compare with, but {needs}")
+    _check_enough(real, len(rest), 2, "for clusters and baseline, but they need 2")
     baseline = real.subset(rest)
     if baseline.shape != comparison.shape:
         raise ValueError(
@@ -96,7 +99,13 @@ def split_reference(
             "`real_images=`."
         )
     for_regions = evenly_spread(len(real), n_cluster_images or image_budget(baseline.shape, patch_size))
-    notes += [*_size_notes(len(rest), len(chosen), n_samples), *baseline.reading_notes()]
+    notes += comparison.few_notes(n_samples)
+    if len(rest) < 2 * n_samples:
+        notes.append(
+            f"only {len(rest)} real images for {n_samples}-image draws: treat the bands as approximate "
+            f"({2 * n_samples} or more is better)"
+        )
+    notes += baseline.reading_notes()
     return RealSplit(real.subset(for_regions), baseline, comparison, tuple(notes))
 
 
@@ -173,27 +182,9 @@ def evenly_spread(length: int, count: int) -> list[int]:
     return (bounds[:-1] + (within * bounds.diff()).long()).tolist()
 
 
-def _check_enough(source: ImageSet, compared: ImageSet, rest: int, chosen: int, block_size: int | None) -> None:
-    if chosen < (block_size or 2):
-        wanted = f"one block needs {block_size}" if block_size else "a comparison needs 2"
+def _check_enough(images: ImageSet, left: int, needed: int, what: str) -> None:
+    if left < needed:
         raise ValueError(
-            f"Too few real images: {compared.name} holds {len(compared)}, which leaves {chosen} to compare with, but "
-            f"{wanted}. Give more images with `real_images=`."
+            f"Too few real images: {images.name} holds {len(images)}, which leaves {left} {what}. Give more images "
+            "with `real_images=`."
         )
-    if rest < 2:
-        raise ValueError(
-            f"Too few real images: {source.name} holds {len(source)}, which leaves {rest} for clusters and baseline, "
-            "but they need 2. Give more images with `real_images=`."
-        )
-
-
-def _size_notes(rest: int, chosen: int, n_samples: int) -> list[str]:
-    notes = []
-    if chosen < n_samples:
-        notes.append(f"only {chosen} real images available for comparison with {n_samples} generated ones")
-    if rest < 2 * n_samples:
-        notes.append(
-            f"only {rest} real images for {n_samples}-image draws: treat the bands as approximate "
-            f"({2 * n_samples} or more is better)"
-        )
-    return notes

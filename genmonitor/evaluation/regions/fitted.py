@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.data.images import ImageSet, fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
@@ -57,15 +57,14 @@ class Fitted:
         # the fingerprint is that of rank zero's images, the first of all
         origin = {"from": compared.name, "indices": compared.indices, "count": len(real), "sha256": fingerprint(real)}
         with comm.all_ranks_or_none():  # the first process may have no images where there are fewer than processes
-            nearest = NearestImages.of(split, real) if comm.rank == 0 and len(real) else None
+            nearest = _known(split.baseline, real) if comm.rank == 0 and len(real) else None
         real = real.to(probe.device)
         testable = min(len(compared), finder.settings.n_samples) >= MIN_SAMPLES
         metrics = RegionMetrics(finder.compared(regions), finder.to_sites(real), testable)
         return cls(regions, real, origin, metrics, nearest)
 
 
-@dataclass(frozen=True, eq=False)
-class NearestImages:
+class NearestImages(NamedTuple):
     """Real images, none of which generated ones are compared with, to look for the most similar one in.
 
     Attributes:
@@ -77,19 +76,6 @@ class NearestImages:
     images: Tensor
     indices: list[int]
     usual: float
-
-    @classmethod
-    def of(cls, split: RealSplit, real: Tensor) -> NearestImages:
-        """Read the images that the baseline is drawn from, as many as 64 MiB hold and 5000 at most.
-
-        Args:
-            split: which images serve for what.
-            real: images that are compared with [m, C, H, W].
-        """
-        size = max(1, real[0].numel() * real.element_size())
-        images = split.baseline.first(max(1, min(MAX_IMAGES, MAX_BYTES // size)))
-        assert split.baseline.indices is not None
-        return cls.among(images, split.baseline.indices[: len(images)], real)
 
     @classmethod
     def among(cls, images: Tensor, indices: list[int], real: Tensor) -> NearestImages:
@@ -121,3 +107,9 @@ def _nearest(images: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distance of each image to the nearest of others [n], and which that is [n]."""
     distances, indices = knn(images.flatten(1), among.flatten(1), 1)
     return distances[:, 0].sqrt(), indices[:, 0]
+
+
+def _known(images: ImageSet, real: Tensor) -> NearestImages:
+    """Read the first images that the baseline is drawn from, as many as 64 MiB hold and 5000 at most."""
+    count = max(1, min(MAX_IMAGES, MAX_BYTES // max(1, real[0].nbytes)))
+    return NearestImages.among(images.first(count), (images.indices or [])[:count], real)

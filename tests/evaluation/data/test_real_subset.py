@@ -31,8 +31,8 @@ def test_real_subset_is_n_images_at_random():
 def test_real_subset_of_a_smaller_set_is_all_and_says_so():
     found = subset(7, 10)
     assert len(found) == 7
-    assert found.notes(10) == ("only 7 real images available for comparison with 10 generated ones",)
-    assert found.notes(7) == ()
+    assert found.few_notes(10) == ("only 7 real images available for comparison with 10 generated ones",)
+    assert found.few_notes(7) == ()
 
 
 def test_real_subset_reads_none_in_their_shape():

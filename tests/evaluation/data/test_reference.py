@@ -51,7 +51,7 @@ def test_split_compares_with_validation_data_alone():
 
 def test_split_without_validation_data_divides_training_images():
     found = split(numbered(100))
-    assert found.comparison.root() is found.baseline.root()
+    assert found.comparison.data is found.baseline.data
     assert not set(found.comparison.indices) & set(found.baseline.indices)
     assert len(found.comparison) + len(found.baseline) == 100
     assert found.notes == (AGAINST_TRAINING,)
