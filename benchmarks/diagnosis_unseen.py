@@ -57,7 +57,11 @@ def blur(x: Tensor, sigma: float) -> Tensor:
 def turned(x: Tensor, angle: float, scale: float) -> Tensor:
     """Turn and enlarge around the center."""
     cos, sin = np.cos(angle) / scale, np.sin(angle) / scale
-    grid = affine_grid(torch.tensor([[[cos, -sin, 0], [sin, cos, 0]]]).float().expand(len(x), -1, -1), list(x.shape))
+    grid = affine_grid(
+        torch.tensor([[[cos, -sin, 0], [sin, cos, 0]]]).float().expand(len(x), -1, -1),
+        list(x.shape),
+        align_corners=False,
+    )
     return grid_sample(x, grid, padding_mode="border", align_corners=False)
 
 
@@ -67,6 +71,11 @@ def hue(x: Tensor, part: float) -> Tensor:
     a = (1 - cos) / 3
     mixed = [[cos + a, a - sin, a + sin], [a + sin, cos + a, a - sin], [a - sin, a + sin, cos + a]]
     return torch.einsum("ij,njhw->nihw", torch.tensor(mixed).float(), x)
+
+
+def grayer(x: Tensor, part: float) -> Tensor:
+    """Take a part of the saturation away."""
+    return part * x.mean(1, keepdim=True) + (1 - part) * x
 
 
 def compressed(x: Tensor, quality: int) -> Tensor:
@@ -139,6 +148,7 @@ def larger_pixels(x: Tensor) -> Tensor:
 
 
 EDGES, TONES = "edges|detail|grain|flat", "brightest|darkest|brightness|middle tones|contrast"
+JPEG = "grain|flat|eighth|colors|values"
 RED = torch.tensor([1.0, 0, 0])[:, None, None]
 FAULTS = {
     "brighter": Fault(lambda x, g: x + 0.08, ("brighter",), ("clipped",), TONES),
@@ -161,14 +171,18 @@ FAULTS = {
     "blurred in a place": Fault(lambda x, g: lower_left(x, lambda y: blur(y, 1.3)), ("blurred",), (), EDGES),
     "blurred and darker": Fault(lambda x, g: blur(x, 0.7) - 0.08, ("blurred", "darker"), (), f"{EDGES}|{TONES}"),
     "mirrored": Fault(lambda x, g: x.flip(3), ("mirrored",), (), "left|slant"),
-    "channels swapped": Fault(lambda x, g: x.flip(1), (), ("color",), "red|blue", color=True),
-    "hue turned": Fault(lambda x, g: hue(x, 0.15), (), ("color",), "red|green|blue", color=True),
-    "desaturated": Fault(lambda x, g: 0.7 * x.mean(1, keepdim=True) + 0.3 * x, (), (), "saturation", color=True),
-    "gamma": Fault(lambda x, g: x.clamp(0, 1) ** 1.6, (), ("darker", "stronger", "thinner"), TONES),
-    "JPEG": Fault(lambda x, g: compressed(x, 20), (), ("noisy", "periodic"), "grain|flat|eighth|colors|values"),
-    "pixels of 2×2": Fault(lambda x, g: larger_pixels(x), (), ("periodic",), f"second line|{EDGES}"),
-    "turned": Fault(lambda x, g: turned(x, 0.26, 1.0), (), ("shifted",), "slant|left|center|lie"),
-    "enlarged": Fault(lambda x, g: turned(x, 0.0, 1.25), (), ("thicker",), "area|border"),
+    "channels swapped": Fault(lambda x, g: x.flip(1), ("channels_swapped",), ("color",), "red|blue", color=True),
+    "hue turned": Fault(lambda x, g: hue(x, 0.15), ("hue",), ("color",), "red|green|blue", color=True),
+    "desaturated": Fault(
+        lambda x, g: 0.7 * x.mean(1, keepdim=True) + 0.3 * x, ("desaturated",), (), "saturation", color=True
+    ),
+    "gamma": Fault(lambda x, g: x.clamp(0, 1) ** 1.6, ("gamma",), ("darker", "stronger", "thinner"), TONES),
+    "JPEG": Fault(
+        lambda x, g: compressed(x, 20), ("compressed",), ("noisy", "periodic"), "grain|flat|eighth|colors|values"
+    ),
+    "pixels of 2×2": Fault(lambda x, g: larger_pixels(x), ("pixelated",), ("periodic",), f"second line|{EDGES}"),
+    "turned": Fault(lambda x, g: turned(x, 0.26, 1.0), ("rotated",), ("shifted",), "slant|left|center|lie"),
+    "enlarged": Fault(lambda x, g: turned(x, 0.0, 1.25), ("zoomed",), ("thicker",), "area|border"),
     "moving": Fault(lambda x, g: moving(x), (), ("blurred",), f"lie|{EDGES}"),
     "half are blurred": Fault(lambda x, g: torch.where(some(x, 0.5, g), blur(x, 1.3), x), ("blurred",), (), EDGES),
     "vignette": Fault(lambda x, g: vignette(x, 0.6), (), ("darker", "faded"), "border|corners"),

@@ -21,6 +21,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from diagnosis_faults import KINDS, Fault, planted
 from diagnosis_images import generator_of, image_set
+from diagnosis_unseen import compressed, grayer, hue, larger_pixels, turned
 
 from genmonitor import diagnose
 from genmonitor.functional import discrepancy_map
@@ -47,7 +48,18 @@ class Planted:
     local: bool = True
 
 
-FAULTS = KINDS | {"clipped above": Fault(lambda x, s, g: x.clamp_max(1 - s), (0.1, 0.2, 0.3), ("clipped",))}
+FAULTS = KINDS | {
+    "clipped above": Fault(lambda x, s, g: x.clamp_max(1 - s), (0.1, 0.2, 0.3), ("clipped",)),
+    "mirrored": Fault(lambda x, s, g: x.flip(3), (1.0,), ("mirrored",)),
+    "rotated": Fault(lambda x, s, g: turned(x, s, 1.0), (0.3,), ("rotated",)),
+    "zoomed": Fault(lambda x, s, g: turned(x, 0.0, s), (1.3,), ("zoomed",)),
+    "gamma": Fault(lambda x, s, g: x.clamp(0, 1) ** s, (1.8,), ("gamma",)),
+    "less saturated": Fault(lambda x, s, g: grayer(x, s), (0.7,), ("desaturated",)),
+    "hue": Fault(lambda x, s, g: hue(x, s), (0.2,), ("hue",)),
+    "channels swapped": Fault(lambda x, s, g: x.flip(1), (1.0,), ("channels_swapped",)),
+    "compressed": Fault(lambda x, s, g: compressed(x, int(s)), (12,), ("compressed",)),
+    "pixelated": Fault(lambda x, s, g: larger_pixels(x), (1.0,), ("pixelated",)),
+}
 PLANTED = {
     "brighter": Planted("brighter", strength=0.12),
     "darker": Planted("darker", strength=0.12),
@@ -68,6 +80,16 @@ PLANTED = {
     "modes": Planted("", "digits", 5, local=False),  # digits from 0 to 4 alone
     "misfit": Planted("parts that do not fit", strength=1.0),
     "copies": Planted("few images", strength=30, local=False),
+    "mirrored": Planted("mirrored", "digits", 1.0, local=False),
+    "rotated": Planted("rotated", "digits", 0.3, local=False),
+    "zoomed": Planted("zoomed", "digits", 1.3, local=False),
+    "gamma": Planted("gamma", strength=1.8, local=False),
+    "desaturated": Planted("less saturated", strength=0.7, local=False),
+    "oversaturated": Planted("less saturated", strength=-0.7, local=False),
+    "hue": Planted("hue", strength=0.2, local=False),
+    "channels_swapped": Planted("channels swapped", strength=1.0, local=False),
+    "compressed": Planted("compressed", strength=12, local=False),
+    "pixelated": Planted("pixelated", strength=1.0, local=False),
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import FaultKind
 from genmonitor.functional.diagnosis import KINDS, Kind, in_words
+from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.readings import Said
 
 USUAL = 0.5
@@ -33,12 +34,17 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals:
 
 
 def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
-    """Say that an area differs and that nothing explains it.
+    """Say that an area differs and that nothing explains it, or too little differs to be sure of the kind.
 
     Example:
         >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.08), 0.005)
         'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 8 %; p = 0.005).'
+        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.2, "px", 0.9), 0.01)
+        'Whole image: a difference too small to name its kind (the nearest: blurred, σ 0.2 px; p = 0.01).'
     """
+    if best and best.share >= USUAL and p > SURE:
+        nearest = with_strength(best)
+        return f"{capital(place)}: a difference too small to name its kind (the nearest: {nearest}; {format_p(p)})."
     tried = ""
     if best and best.share > 0:
         tried = f"the best, {best.name.replace('_', ' ')}, explains {percent(best.share)}; "

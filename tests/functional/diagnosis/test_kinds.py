@@ -32,6 +32,16 @@ NAMES = [
     "modes",
     "misfit",
     "copies",
+    "mirrored",
+    "rotated",
+    "zoomed",
+    "gamma",
+    "desaturated",
+    "oversaturated",
+    "hue",
+    "channels_swapped",
+    "compressed",
+    "pixelated",
 ]
 
 
@@ -79,6 +89,51 @@ def test_faults_are_what_their_units_say() -> None:
     assert put("less_varied", x, 0.3).var(0) == pytest.approx(0.49 * x.var(0), rel=1e-4)
     assert float(put("clipped", x, 0.1).max()) == pytest.approx(0.9)
     assert float(put("clipped", x, -0.1).min()) == pytest.approx(0.1)
+    assert torch.equal(put("mirrored", x, 1.0), x.flip(3))
+    assert float((put("mirrored", x, 0.5) != x).any(3).any(2).float().mean()) == pytest.approx(0.5)
+    assert put("rotated", x, 90.0) == pytest.approx(x.rot90(1, (2, 3)), abs=1e-5)
+    assert put("rotated", x, -90.0) == pytest.approx(x.rot90(-1, (2, 3)), abs=1e-5)
+    smooth = F.interpolate(x[..., :4, :4], size=(24, 24), mode="bilinear", align_corners=False)
+    assert put("zoomed", smooth, 1.0)[..., 2:-2, 2:-2] == pytest.approx(
+        F.interpolate(smooth[..., 6:18, 6:18], scale_factor=2, mode="bilinear", align_corners=False)[..., 2:-2, 2:-2],
+        abs=1e-5,
+    )
+    assert put("gamma", x, 2.0) == pytest.approx(x.square(), abs=1e-6)
+    blocks = put("pixelated", x, 3)
+    assert blocks[..., ::3, ::3].repeat_interleave(3, 2).repeat_interleave(3, 3) == pytest.approx(blocks)
+    assert blocks.mean((2, 3)) == pytest.approx(x.mean((2, 3)), abs=1e-6)
+
+
+def test_faults_of_color_are_what_their_units_say() -> None:
+    x = drawn((3, 9, 7))
+    spread = x - x.mean(1, keepdim=True)
+    for strength, left in ((0.4, 0.6), (-0.5, 1.5)):
+        out = put("desaturated", x, strength)
+        assert out - out.mean(1, keepdim=True) == pytest.approx(left * spread, abs=1e-6)
+    assert put("hue", x, 120.0) == pytest.approx(x.roll(1, 1), abs=1e-6)
+    assert put("hue", x, -120.0) == pytest.approx(x.roll(-1, 1), abs=1e-6)
+
+
+@pytest.mark.parametrize("order", [(2, 1, 0), (1, 0, 2), (0, 2, 1), (1, 2, 0), (2, 0, 1)], ids=str)
+def test_the_order_of_channels_is_measured(order: tuple[int, ...]) -> None:
+    sides = [drawn((3, 8, 8), seed=seed) * torch.tensor([1.0, 0.7, 0.4]).view(3, 1, 1) for seed in (0, 1)]
+    everywhere = torch.ones(8, 8, dtype=torch.bool)
+    made = model("channels_swapped").measured(sides[0][:, list(order)], sides[1], everywhere)
+    assert made is not None
+    assert torch.equal(made.apply(sides[0], 1.0, torch.Generator()), sides[0][:, list(order)])
+    assert model("channels_swapped").measured(*sides, everywhere) is None
+
+
+def test_compression_is_tried_only_where_blocks_show() -> None:
+    smooth = F.interpolate(drawn((3, 4, 4), 80), size=(32, 32), mode="bilinear", align_corners=False)
+    fake, real = smooth[:40], smooth[40:]
+    everywhere = torch.ones(32, 32, dtype=torch.bool)
+    saved = put("compressed", fake, 5)
+    assert model("compressed").measured(saved, real, everywhere) is not None
+    assert model("compressed").measured(fake, real, everywhere) is None
+    errors = [float((put("compressed", fake, quality) - fake).abs().mean()) for quality in (5, 20, 75)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.02
 
 
 def test_images_are_posterized_where_they_have_few_levels_and_real_ones_more() -> None:

@@ -4,23 +4,41 @@
 from __future__ import annotations
 
 from genmonitor.functional.diagnosis.kinds.base import FaultModel, Kind
-from genmonitor.functional.diagnosis.kinds.detail import Blurred, Noisy, Periodic, Sharpened
-from genmonitor.functional.diagnosis.kinds.shape import Shifted, Thicker
-from genmonitor.functional.diagnosis.kinds.tone import Brighter, Clipped, Color, Posterized, Stronger
+from genmonitor.functional.diagnosis.kinds.detail import Blurred, Compressed, Noisy, Periodic, Pixelated, Sharpened
+from genmonitor.functional.diagnosis.kinds.shape import Mirrored, Rotated, Shifted, Thicker, Zoomed
+from genmonitor.functional.diagnosis.kinds.tone import (
+    Brighter,
+    ChannelsSwapped,
+    Clipped,
+    Color,
+    Desaturated,
+    Gamma,
+    Hue,
+    Posterized,
+    Stronger,
+)
 from genmonitor.functional.diagnosis.kinds.variety import Blank, Copies, LessVaried, Misfit, Modes
 
 FAULT_MODELS: tuple[Kind, ...] = (
+    Mirrored(),
+    Rotated(),
+    Zoomed(),
     Shifted(),
     Shifted(down=True),
     Thicker(),
     LessVaried(),
     Blurred(),
     Sharpened(),
+    Pixelated(),
     Stronger(),
     Stronger(middle=0.0),
     Stronger(middle=0.5),
     Brighter(),
     Color(),
+    Gamma(),
+    Desaturated(),
+    Hue(),
+    ChannelsSwapped(),
     Periodic(2),
     Periodic(4),
     Periodic(8),
@@ -29,6 +47,7 @@ FAULT_MODELS: tuple[Kind, ...] = (
     Clipped(),
     Clipped(both_ends=True),
     Posterized(),
+    Compressed(),
     Misfit(),
 )
 """In the order in which faults are put into one image."""

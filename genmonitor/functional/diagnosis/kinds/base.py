@@ -77,6 +77,7 @@ class Kind:
         hides: True if another fault may show only beside it.
         changes_images: False if single images are right.
         of_parts: True if only a part of an image can have it.
+        of_all: True if only a whole image can have it.
     """
 
     name: str = ""
@@ -97,6 +98,7 @@ class Kind:
     hides: ClassVar[bool] = False
     changes_images: ClassVar[bool] = True
     of_parts: ClassVar[bool] = False
+    of_all: ClassVar[bool] = False
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         """See `FaultModel.apply`."""
@@ -110,7 +112,8 @@ class Kind:
             real: real ones [M, C, H, W].
             area: bool [H, W].
         """
-        return None if self.of_parts and bool(area.all()) else self
+        everywhere = bool(area.all())
+        return None if (self.of_parts if everywhere else self.of_all) else self
 
     def named(self, strength: float) -> tuple[str, float, str]:
         """Return name, strength and unit for a reader: those of the opposite kind where the strength is below 0."""

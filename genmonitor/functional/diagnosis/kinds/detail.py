@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import io
+
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.base import Kind
@@ -14,7 +18,10 @@ _WANG = "Wang et al., 'Real-ESRGAN: Training Real-World Blind Super-Resolution w
 _SONG = "Song et al., 'Denoising Diffusion Implicit Models', ICLR 2021, arXiv 2010.02502"
 _JOLICOEUR = "Jolicoeur-Martineau et al., 'Adversarial score matching and improved sampling for image generation', ICLR 2021, arXiv 2009.05475"
 _ODENA = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016, doi 10.23915/distill.00003"
+_PARMAR = "Parmar, Zhang and Zhu, 'On Aliased Resizing and Surprising Subtleties in GAN Evaluation', CVPR 2022, arXiv 2104.11222"
 
+BLOCK, BEYOND = 8, 4
+"""Side of JPEG's blocks; standard errors by which steps between blocks must be steeper than in real images."""
 REPEATED, OF_AREA = 1.5, 0.5
 """What must remain of the difference where it is folded: so many times what chance leaves, in whole images; most of it
 in an area, where a step leaves much."""
@@ -46,6 +53,64 @@ class Sharpened(Kind):
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         return images + strength * (images - blur(images, 1.0))
+
+
+class Pixelated(Kind):
+    """Blocks of pixels are one color."""
+
+    name, unit, strengths = "pixelated", "px", (2, 3, 4)
+    words, change = "pixelated in blocks of {s}×{s} px", "blocks of s×s pixels become their mean"
+    cause, source = "resizing that repeats pixels, or samples at a lower resolution", _PARMAR
+    remedy = "compare the resolution of the generator with that of the training images; resize with a filter"
+    whole, bounds = True, (2.0, 64.0)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        side, (height, width) = max(1, round(strength)), images.shape[2:]
+        means = F.avg_pool2d(images, side, ceil_mode=True, count_include_pad=False)
+        return means.repeat_interleave(side, 2).repeat_interleave(side, 3)[..., :height, :width]
+
+
+class Compressed(Kind):
+    """Images were saved as JPEG."""
+
+    name, unit, strengths = "compressed", "JPEG quality", (5, 10, 20, 35, 50, 75)
+    words, change = "compressed, as JPEG of quality {s}", "images are saved as JPEG of quality s"
+    cause, source = "samples, or training images, that were saved as JPEG", _PARMAR
+    remedy = "save as PNG; look for JPEG among the training images"
+    of_all, bounds, simplicity = True, (1.0, 95.0), 9
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        """Leave it out unless steps between blocks of 8 pixels are steeper than others, and more so than in real images."""
+        if real.shape[1] not in (1, 3) or min(real.shape[2:]) < 2 * BLOCK:
+            return None
+        of_fake, of_real = (steps_between(x.mean(1), BLOCK) for x in (fake, real))
+        error = (of_fake.var() / len(of_fake) + of_real.var() / len(of_real)).sqrt()
+        blocks = float(of_fake.mean() - of_real.mean()) > BEYOND * float(error)
+        return super().measured(fake, real, area) if blocks else None
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        pixels = (255 * images.clamp(0, 1)).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+        saved = np.stack([_through_jpeg(x, max(1, round(strength))) for x in pixels])
+        return torch.from_numpy(saved).view(pixels.shape).permute(0, 3, 1, 2).to(images) / 255
+
+
+def _through_jpeg(pixels: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    """Save an image [H, W, C] as JPEG and read it again."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file, formats=["JPEG"]))
+
+
+def steps_between(gray: Tensor, period: int) -> Tensor:
+    """Return by how much steps across every so many lines are steeper than others [N], of gray images [N, H, W]."""
+    out = []
+    for dim in (1, 2):
+        steps = gray.diff(dim=dim).abs().mean(3 - dim)
+        at = torch.arange(1, steps.shape[1] + 1, device=gray.device) % period == 0
+        out.append(steps[:, at].mean(1) - steps[:, ~at].mean(1))
+    return torch.stack(out).mean(0)
 
 
 class Noisy(Kind):

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of where things are and how thick."""
+"""Faults of where things are, how large and how thick."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.kinds.base import Kind, both_ways
+from genmonitor.functional.diagnosis.kinds.base import PART, Kind, both_ways, random_choice
 
+_KARRAS = "Karras et al., 'Training Generative Adversarial Networks with Limited Data' (StyleGAN2-ADA), NeurIPS 2020, arXiv 2006.06676"
+_LEAKS = "augmentation of training images that leaks into generated ones (GAN)"
 _STROKES = "compare how training images were resized with the generator's resolution"
 
 
@@ -35,6 +39,56 @@ class Shifted(Kind):
 Shifted.opposite = Shifted
 
 
+class Mirrored(Kind):
+    """Left and right are exchanged."""
+
+    name, unit, strengths = "mirrored", "of the images", (0.5, 1.0)
+    words, change = "mirrored in {percent} % of the images", "s of the images are mirrored, left to right"
+    cause, source = _LEAKS, _KARRAS
+    remedy = "look for a random flip in the training transforms"
+    of_all, bounds = True, PART
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        chosen, out = random_choice(images, strength, generator), images.clone()
+        out[chosen] = images[chosen].flip(3)
+        return out
+
+
+class Rotated(Kind):
+    """Images are turned around their center."""
+
+    name, strengths = "rotated", both_ways(6, 12, 25, 45)
+    unit, opposite_unit = "counterclockwise", "clockwise"
+    words, change = "rotated by {s}° {unit}", "images turn by s degrees around the center; the border is repeated"
+    cause, source = _LEAKS, _KARRAS
+    remedy = "look for rotations in the training transforms"
+    of_all, bounds = True, (-180.0, 180.0)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return _transformed(images, math.radians(strength), 1.0)
+
+
+Rotated.opposite = Rotated
+
+
+class Zoomed(Kind):
+    """Everything is larger, or smaller."""
+
+    name, strengths = "zoomed", both_ways(0.1, 0.2, 0.4)
+    unit, opposite_unit = "larger", "smaller"
+    words = "zoomed, everything {percent} % {unit}"
+    change = "images grow by the part s around the center; the border is repeated where they shrink"
+    cause, source = _LEAKS, _KARRAS
+    remedy = "compare how training and generated images are cropped and resized"
+    of_all, bounds = True, (-0.8, 4.0)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return _transformed(images, 0.0, 1 + strength)
+
+
+Zoomed.opposite = Zoomed
+
+
 class Thicker(Kind):
     """What is bright has grown."""
 
@@ -58,6 +112,15 @@ class Thinner(Thicker):
 
 
 Thicker.opposite = Thinner
+
+
+def _transformed(images: Tensor, angle: float, scale: float) -> Tensor:
+    """Turn images counterclockwise by an angle in radians, and enlarge them, around their center."""
+    height, width = images.shape[2:]
+    cos, sin = math.cos(angle) / scale, math.sin(angle) / scale
+    matrix = torch.tensor([[cos, -sin * height / width, 0], [sin * width / height, cos, 0]]).to(images)
+    grid = F.affine_grid(matrix.expand(len(images), -1, -1), list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 def averaged(images: Tensor) -> Tensor:

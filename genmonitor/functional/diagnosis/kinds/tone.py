@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import permutations
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.kinds.base import RANGE, Kind, both_ways
+from genmonitor.functional.diagnosis.kinds.base import PART, RANGE, Kind, both_ways
 
 _LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawed', WACV 2024, arXiv 2305.08891"
 _SAHARIA = "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models with Deep Language Understanding' (Imagen), NeurIPS 2022, arXiv 2205.11487"
@@ -151,6 +152,103 @@ class Faded(Stronger):
 
 
 Stronger.opposite = Faded
+
+
+class Gamma(Kind):
+    """Middle tones are darker or brighter, black and white as they were."""
+
+    name, unit, strengths = "gamma", "as exponent", (0.4, 0.6, 0.8, 1.25, 1.6, 2.5)
+    words, change = "gamma {s}", "values are raised to the power s"
+    remedy = "compare the color space of training and generated images: linear or sRGB"
+    bounds, simplicity, moves_mean = (0.1, 10.0), 8, True
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return images.clamp(0, 1) ** strength
+
+
+class _OfColors(Kind):
+    """A kind that images of three channels have."""
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        return self if real.shape[1] == 3 else None
+
+
+class Desaturated(_OfColors):
+    """Colors are nearer to gray."""
+
+    name, unit, strengths = "desaturated", "of the saturation", both_ways(0.2, 0.4, 0.7)
+    words, change = "saturation − {percent} %", "colors move toward the pixel's gray by the part s"
+    remedy = "compare each channel before and after normalization"
+    bounds = (-math.inf, 1.0)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        gray = images.mean(1, keepdim=True)
+        return gray + (1 - strength) * (images - gray)
+
+
+class Oversaturated(Desaturated):
+    """Colors are further from gray."""
+
+    name, words = "oversaturated", "saturation + {percent} %"
+    change = "colors move away from the pixel's gray by the part s"
+    cause, source, remedy = Stronger.cause, Stronger.source, Stronger.remedy
+
+
+Desaturated.opposite = Oversaturated
+
+
+class Hue(_OfColors):
+    """All colors are turned around gray."""
+
+    name, strengths = "hue", both_ways(30, 60, 120)
+    unit, opposite_unit = "from red toward green", "from red toward blue"
+    words, change = "hue turned by {s}° {unit}", "colors turn by s degrees around the gray axis"
+    remedy = "look for color jitter in the training transforms, and for a wrong color space"
+    bounds = (-180.0, 180.0)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        cos, sin = math.cos(math.radians(strength)), math.sin(math.radians(strength)) / math.sqrt(3)
+        gray = (1 - cos) / 3
+        turn = torch.tensor([[cos, -sin, sin], [sin, cos, -sin], [-sin, sin, cos]]) + gray
+        return torch.einsum("ij,njhw->nihw", turn.to(images), images)
+
+
+Hue.opposite = Hue
+
+
+class ChannelsSwapped(Kind):
+    """Channels stand in another order."""
+
+    name, strengths = "channels_swapped", (1.0,)
+    words, change = "channels in the order {unit}", "channels are put into the order that is nearest"
+    remedy = "look for BGR in place of RGB, as OpenCV reads images"
+    bounds = PART
+
+    def __init__(self, order: tuple[int, ...] = (2, 1, 0)) -> None:
+        self.order = order
+        self.unit = ", ".join(_channel(i, len(order)) for i in order)
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        """Take the order in which means and covariances of the channels are nearest; None for that of real images."""
+        if real.shape[1] != 3:
+            return None
+        (mean, cov), (of_real, cov_real) = (_channel_moments(x[:, :, area]) for x in (fake, real))
+
+        def apart(order: tuple[int, ...]) -> float:
+            at = list(order)
+            return float((mean - of_real[at]).square().sum() + (cov - cov_real[at][:, at]).square().sum().sqrt())
+
+        best = min(permutations(range(3)), key=apart)
+        return None if best == (0, 1, 2) else ChannelsSwapped(best)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return images[:, list(self.order)]
+
+
+def _channel_moments(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean [C] and covariance [C, C] of the pixels [N, C, S]."""
+    pixels = values.transpose(0, 1).flatten(1)
+    return pixels.mean(1), pixels.cov()
 
 
 class Clipped(Kind):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from genmonitor.functional.diagnosis.kinds.detail import steps_between
 from genmonitor.functional.diagnosis.readings.base import Look, Reading
 
 FLAT = 0.02
@@ -119,12 +120,7 @@ class GridOfFour(_Pattern):
     name, period = "steps at every fourth line beyond others", 4
 
     def of(self, look: Look) -> Tensor:
-        of_columns, of_rows = (self._beyond(x.abs().mean(3 - dim)) for x, dim in ((look.across, 2), (look.down, 1)))
-        return (of_columns + of_rows) / 2
-
-    def _beyond(self, steps: Tensor) -> Tensor:
-        at = torch.arange(1, steps.shape[1] + 1, device=steps.device) % self.period == 0
-        return steps[:, at].mean(1) - steps[:, ~at].mean(1)
+        return steps_between(look.gray, self.period)
 
 
 class GridOfEight(GridOfFour):
