@@ -93,7 +93,7 @@ def _remarks(result: Result) -> list[str]:
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
     """Return the prompts of both sides, one side after the other; None where there are none."""
-    if args.other_prompts is not None and args.prompts is None and sets[0].prompts is None:
+    if args.other_prompts is not None and args.prompts is None:
         raise ValueError("Expected --prompts with --other-prompts, but got none. Give those of OUTPUTS.")
     if args.cosine and (args.sigma or args.prompt_sigma):
         raise ValueError(

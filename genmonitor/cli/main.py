@@ -27,7 +27,7 @@ FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 """Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
 COMMANDS = {
     "compare": "find the regions where generated images differ from real ones, or which of two sets is closer",
-    "diversity": "measure how varied images, texts or embeddings are, and how much of that their prompts explain",
+    "diversity": "measure how varied images or embeddings are, and how much of that their prompts explain",
     "disagreement": "find out what two models do differently, and at which prompts",
     "w1kp": "measure how alike the outputs of each prompt are, the least varied prompts first",
     "clusters": "find out which pixels of a set of images belong together",

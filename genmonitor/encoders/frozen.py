@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -159,15 +158,13 @@ class FeatureCache:
         self.folder = Path(folder).expanduser()
         self._encoder = _fingerprint(f"{type(encoder).__module__} {encoder!r}", encoder.state_dict())
 
-    def get(self, batch: Tensor | Sequence[str], encode: Callable[[Any], Tensor]) -> Tensor:
-        """Return the features [n, d] of images [n, C, H, W] or of n texts, encoded if the folder lacks them."""
-        content = {"images": batch} if isinstance(batch, Tensor) else {}
-        texts = "" if isinstance(batch, Tensor) else json.dumps(list(batch))
-        path = self.folder / f"{_fingerprint(f'{self._encoder} {texts}', content)}.npy"
+    def get(self, batch: Tensor, encode: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the features [n, d] of images [n, C, H, W], encoded if the folder lacks them."""
+        path = self.folder / f"{_fingerprint(self._encoder, {'images': batch})}.npy"
         try:
             kept = torch.from_numpy(np.load(path, allow_pickle=False))
             if kept.ndim == 2 and len(kept) == len(batch):
-                return kept.to(batch.device) if isinstance(batch, Tensor) else kept
+                return kept.to(batch.device)
         except (OSError, ValueError, EOFError):  # missing or damaged
             pass
         features = encode(batch)

@@ -135,19 +135,6 @@ def test_disagreement_takes_prompts_of_either_side(classes, genmonitor, tmp_path
     assert rows["a bird"] == ("", "row 2")
 
 
-def test_disagreement_of_texts_puts_the_answers_side_by_side(genmonitor, tmp_path):
-    for name, answers in {"x": ("four", "red", "yes"), "y": ("four", "red", "no")}.items():
-        rows = [{"prompt": f"question {i % 3}", "output": answers[i % 3]} for i in range(9)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    arguments = ("disagreement", tmp_path / "x.jsonl", tmp_path / "y.jsonl", "--text-encoder", "tf-idf", "--cosine")
-    status, said, _ = genmonitor(*arguments, "--out", tmp_path)
-    assert status == 0
-    lines = [line.split() for line in said.splitlines()]
-    (row,) = (line for line in lines if line[:4] == ["100", "%", "question", "2"])
-    assert row[4:6] == ["p", "="]
-    assert row[-2:] == ["yes", "no"]
-
-
 def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path):
     arguments = ("disagreement", classes / "a", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path)
     status, said, complaint = genmonitor(*arguments)
@@ -171,12 +158,10 @@ def test_disagreement_may_be_at_a_single_prompt(classes, genmonitor, tmp_path, o
         ("{place}/a nothing", "there is no nothing"),
         ("{place}/a {place}/b --other-prompts {place}/prompts.txt", "Expected --prompts with --other-prompts"),
         ("{place}/a {place}/b --cosine --sigma 2", "without --cosine"),
-        ("{place}/a {place}/one.jsonl --text-encoder tf-idf", "prompts of both sides or of none, but"),
         ("{place}/a {place}/b --eta 0", "--eta: expected a number above 0"),
     ],
 )
 def test_disagreement_refuses_at_the_door(classes, genmonitor, arguments, complaint):
-    (classes / "one.jsonl").write_text('{"prompt": "x", "output": "y"}\n')
     status, said, complained = genmonitor("disagreement", *arguments.format(place=classes).split())
     assert (status, said) == (2, "")
     assert complaint in complained

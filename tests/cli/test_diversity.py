@@ -87,15 +87,6 @@ def test_diversity_of_embeddings_takes_a_gaussian(genmonitor, tmp_path):
     assert not list((tmp_path / "out" / "genmonitor").glob("*modes.png"))  # nothing to look at
 
 
-def test_diversity_of_texts_shows_them(genmonitor, tmp_path):
-    rows = [{"prompt": f"p{i % 3}", "output": f"{'red' if i % 2 else 'blue'} cat"} for i in range(12)]
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    status, said, _ = genmonitor("diversity", tmp_path / "x.jsonl", "--text-encoder", "tf-idf", "--out", tmp_path)
-    assert status == 0
-    assert "modes in 12 texts" in said
-    assert "blue cat; blue cat" in said
-
-
 def test_diversity_warns_in_a_note_of_prompts_that_explain_everything(genmonitor, tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "x.npz", embeddings=rng.normal(size=(12, 3)), prompts=rng.normal(size=(12, 20)))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from _helpers.modules import LIGHTNING_SAYS
 from _helpers.pretrained import save_dinov2
@@ -79,7 +80,7 @@ sys.exit(main())
 
 @pytest.fixture
 def here(classes, files, tmp_path, monkeypatch):
-    """Run in a folder with images, texts and a trained run; processes are started as by a shell."""
+    """Run in a folder with images, embeddings and a trained run; processes are started as by a shell."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -88,8 +89,8 @@ def here(classes, files, tmp_path, monkeypatch):
     (tmp_path / "build.py").write_text(SETUP)
     (tmp_path / "breaks.py").write_text(BREAKS)
     (tmp_path / "dies.py").write_text(DIES)
-    lines = [{"prompt": "ab"[i // 2], "output": f"word{i} and {i * i}"} for i in range(3)]
-    (tmp_path / "texts.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    np.save(tmp_path / "few.npy", np.random.default_rng(0).normal(size=(3, 4)))
+    (tmp_path / "few.txt").write_text("a\na\nb\n")
     return tmp_path
 
 
@@ -155,9 +156,9 @@ def test_two_processes_find_what_one_does(here, alone, name):
     assert sorted(path.name for path in versions) == ["version_0", "version_1"]  # one process alone writes
 
 
-@pytest.mark.parametrize("words", ["diversity texts.jsonl --sigma 1", "disagreement texts.jsonl texts.jsonl"])
+@pytest.mark.parametrize("words", ["diversity few.npy --sigma 1", "disagreement few.npy few.npy"])
 def test_more_processes_than_outputs(alone, words):
-    words = [*words.split(), "--text-encoder", "tf-idf"]
+    words = [*words.split(), "--prompts", "few.txt"]
     found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words, SHARED), alone(*words)
     agree(found["values"], expected["values"])  # which end of a mode comes first is rounding
     assert found["finding"] == expected["finding"]

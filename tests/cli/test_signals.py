@@ -65,22 +65,22 @@ def wait_for(ready, process):
     ids=["SIGTERM", "SIGINT"],
 )
 def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, start, number, status, word):
-    os.mkfifo(tmp_path / "texts.jsonl")
+    os.mkfifo(tmp_path / "x.npy")
     writers = []
 
     def is_read():
         with contextlib.suppress(OSError):  # nobody reads it yet
-            writers.append(os.open(tmp_path / "texts.jsonl", os.O_WRONLY | os.O_NONBLOCK))
+            writers.append(os.open(tmp_path / "x.npy", os.O_WRONLY | os.O_NONBLOCK))
         return writers
 
-    process = start("diversity", "texts.jsonl", "--text-encoder", "tf-idf", "--out", "out", cwd=tmp_path)
+    process = start("diversity", "x.npy", "--out", "out", cwd=tmp_path)
     wait_for(is_read, process)  # it then waits for content
     process.send_signal(number)
     out, complaint = process.communicate(timeout=60)
     os.close(*writers)
     assert (process.returncode, out) == (status, "")
     assert complaint == f"genmonitor diversity: {word}\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["texts.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
 
 
 @pytest.mark.slow

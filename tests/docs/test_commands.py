@@ -178,8 +178,6 @@ def after_the_demo(tmp_path_factory):
     (folder / "prompts.csv").write_text("\n".join(["file_name,prompt", *rows]))
     for name in ("generated", "other"):
         np.savez(folder / f"{name}.npz", embeddings=np.random.default_rng(0).normal(size=(50, 8)))
-    for name in ("answers_a.jsonl", "answers_b.jsonl"):
-        shutil.copy(ROOT / "examples" / name, folder)
     return folder
 
 

@@ -42,7 +42,7 @@ def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
         "--text-encoder",
         metavar="NAME",
         type=nonempty,
-        help=f"encoder of prompts and of outputs that are texts: {', '.join(TEXT_MODELS)}, the folder of a saved "
+        help=f"encoder of prompts: {', '.join(TEXT_MODELS)}, the folder of a saved "
         "model, or tf-idf, which needs no model (default: each distinct prompt is a class of its own)",
     )
     add_folder_arguments(parser)
@@ -81,11 +81,11 @@ class Encoding(nn.Module):
         self.encoder, self._bar = encoder, bar
         self._cache = None if cache is None else FeatureCache(cache, encoder)
 
-    def forward(self, batch: Any) -> Tensor:
+    def forward(self, batch: Tensor) -> Tensor:
         """Return the features of a batch, from the cache if it has them."""
         next(self._bar, None)
         features: Tensor = self.encoder(batch) if self._cache is None else self._cache.get(batch, self.encoder)
-        return features.to(batch.device if isinstance(batch, Tensor) else "cpu")
+        return features.to(batch.device)
 
 
 def encode(
@@ -125,18 +125,10 @@ def _encoder(args: argparse.Namespace, sets: Sequence[Outputs], progress: Progre
     first = sets[0]
     if args.encoder != PIXELS and first.images is None:
         raise ValueError(f"Expected no --encoder for {first.kind}, but got {args.encoder}. Leave --encoder out.")
-    if first.texts is not None:
-        if args.text_encoder is None:
-            raise ValueError(
-                f"Expected --text-encoder for the texts of {first.where}, but got none. Give the name of a model, "
-                "or tf-idf."
-            )
-        encoder = _text_encoder(args.text_encoder, [text for x in sets for text in x.texts or ()])
-    elif first.images is not None:
-        bounds = encoder_range(args, sets)
-        encoder = pixels if bounds is None else image_encoder(args.encoder, bounds)
-    else:
+    if first.images is None:
         return None
+    bounds = encoder_range(args, sets)
+    encoder = pixels if bounds is None else image_encoder(args.encoder, bounds)
     if isinstance(encoder, nn.Module):
         batches = sum(-(-len(x) // args.batch_size) for x in sets)
         return Encoding(encoder, args.cache, progress(range(batches), f"encoding {first.kind}"))
@@ -149,15 +141,13 @@ def _gathered(features: list[Tensor], device: torch.device, comm: Collective) ->
     return comm.gather_rows(rows.to(device)).cpu()
 
 
-def _batches(outputs: Outputs, size: int, device: torch.device, comm: Collective) -> Iterator[Any]:
-    """Yield this process's batches of a set, images on the device."""
+def _batches(outputs: Outputs, size: int, device: torch.device, comm: Collective) -> Iterator[Tensor]:
+    """Yield this process's batches of images on the device."""
     mine = comm.rank_indices(-(-len(outputs) // size))
     rows = range(mine.start * size, min(mine.stop * size, len(outputs)))
-    if outputs.images is not None:
-        with outputs.images.reading():
-            yield from (batch.to(device) for batch in outputs.images.batches(rows, size))
-    else:
-        yield from ((outputs.texts or [])[start : start + size] for start in rows[::size])
+    assert outputs.images is not None  # others need no encoder
+    with outputs.images.reading():
+        yield from (batch.to(device) for batch in outputs.images.batches(rows, size))
 
 
 def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Samples:
@@ -196,16 +186,11 @@ def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | N
         table = torch.stack([rows[number] for number in sorted(rows)])
         return lambda numbers: table[numbers.cpu()]
     if prompts.are_texts and args.text_encoder is not None:
-        return _text_encoder(args.text_encoder, prompts.values)
+        return TfIdf(prompts.values) if args.text_encoder == TF_IDF else text_encoder(args.text_encoder)
     if prompts.are_texts:
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts.values))}
         return lambda texts: torch.eye(len(places))[[places[text] for text in texts]]
     return None
-
-
-def _text_encoder(name: str, corpus: Sequence[str]) -> Encoder:
-    """Return the text encoder of a name; TF-IDF is fitted to the corpus."""
-    return TfIdf(corpus) if name == TF_IDF else text_encoder(name)
 
 
 def check_not_zero(sets: Sequence[Outputs]) -> None:

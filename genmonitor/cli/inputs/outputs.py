@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of sets of images, and of any outputs of a model: images, embeddings or texts."""
+"""Readers of sets of images, and of any outputs of a model: images or embeddings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from torch import Tensor
 from genmonitor._io import Progress, printable, terminal_progress
 from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
-from genmonitor.cli.inputs.files import all_or_none, pick, read_array, read_json_lines, split_key
+from genmonitor.cli.inputs.files import read_array, split_key
 from genmonitor.cli.inputs.pictures import holds_pictures, open_pictures
 from genmonitor.evaluation.data.images import ImageSet
 
 OUTPUTS = (
-    "a folder of image files or of tar files of these, or one such tar file; a file .npy, .npz, .pt or .safetensors of "
-    'images, or of embeddings [n, d]; or lines of JSON {"prompt": ..., "output": ...} with texts'
+    "a folder of image files or of tar files of these, or one such tar file; or a file .npy, .npz, .pt or .safetensors "
+    "of images, or of embeddings [n, d]"
 )
-TEXT_KEYS = ("output", "answer", "response", "completion", "text")
-"""Names of the output in a line of JSON."""
 PROMPT_KEYS = ("prompt", "question", "caption", "label", "class", "text")
 """Names of the prompt in a line of JSON, or of its column in a CSV file."""
 
@@ -34,18 +32,14 @@ class Outputs:
         where: their folder or file, as given.
         names: of each output: its file in the folder, else its row, counted from 0.
         images: read when they are asked for; None if the outputs are no images.
-        texts: one per output; None if the outputs are no texts.
-        features: [n, d]: the embeddings, or what the encoder made of images or texts; None before.
-        prompts: one per output, where the same file holds them.
+        features: [n, d]: the embeddings, or what the encoder made of images; None before.
         notes: what the user should know of how they were read.
     """
 
     where: str
     names: list[str]
     images: ImageSet | None = None
-    texts: list[str] | None = None
     features: Tensor | None = None
-    prompts: list[str] | None = None
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -54,19 +48,17 @@ class Outputs:
     @property
     def kind(self) -> str:
         """The word for the outputs in sentences."""
-        return "images" if self.images is not None else "texts" if self.texts is not None else "embeddings"
+        return "images" if self.images is not None else "embeddings"
 
     @property
     def shape(self) -> list[int] | None:
-        """The shape of one output; None for texts."""
+        """The shape of one output."""
         if self.images is not None:
             return list(self.images.shape)
         return None if self.features is None else list(self.features.shape[1:])
 
     def label(self, row: int, prompts: Sequence[object] | None = None) -> str:
-        """Return a label for one output in a table: its text, cut if it is long, or its name and its prompt."""
-        if self.texts is not None:
-            return cut(self.texts[row], 60)
+        """Return a label for one output in a table: its name and its prompt."""
         name = cut(self.names[row], 60)
         return name if prompts is None else f"{name} ({cut(prompts[row], 40)})"
 
@@ -83,8 +75,7 @@ def read_outputs(
     """Read the outputs of a model.
 
     Args:
-        where: a folder of image files; a file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d]; or
-            lines of JSON (.jsonl), each with an output that is a text.
+        where: a folder of image files; or a file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d].
         size: images of a folder are cropped to their central square and resized to this side.
         progress: shows how many files of a folder have been read.
         expected: what to say that it should be where there is nothing.
@@ -98,8 +89,6 @@ def read_outputs(
     if holds_pictures(path):
         names, images, notes = open_pictures(path, size, progress, skip_bad)
         return Outputs(where, names, images=images, notes=notes)
-    if path.suffix in (".jsonl", ".json"):
-        return _read_texts(where, path)
     values = read_array(path, key)
     names = [f"row {row}" for row in range(len(values) if values.ndim else 0)]
     if values.ndim == 2:
@@ -148,25 +137,8 @@ def _locate(where: str, size: int | None, expected: str) -> tuple[Path, str | No
     if key is not None and holds_pictures(path):
         raise ValueError(f"Expected a folder or tar file without a name behind a colon, but got {where}. Give {path}.")
     if size is not None and not holds_pictures(path):
-        raise ValueError(f"Only pictures are resized, but {path} is a file of numbers or texts. Leave out --size.")
+        raise ValueError(f"Only pictures are resized, but {path} is a file of numbers. Leave out --size.")
     return path, key
-
-
-def _read_texts(where: str, path: Path) -> Outputs:
-    rows = read_json_lines(path)
-    texts = [pick(row, TEXT_KEYS) if isinstance(row, dict) else row for row in rows]
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise ValueError(
-                f'Expected {{"prompt": …, "output": …}} per line of {path}, with a text as output, but row {number} '
-                f"is {str(rows[number - 1])[:60]}. The output may also be called {', '.join(TEXT_KEYS[1:])}."
-            )
-    if not texts:
-        raise ValueError(f"Expected lines of JSON, but {path} is empty.")
-    prompts = [pick(row, PROMPT_KEYS[:-1]) if isinstance(row, dict) else None for row in rows]
-    known = [str(prompt) for prompt in prompts] if all_or_none(path, PROMPT_KEYS[0], prompts) else None
-    names = [f"line {number}" for number in range(1, len(texts) + 1)]
-    return Outputs(where, names, texts=texts, prompts=known)
 
 
 def _as_images(path: Path, values: Tensor) -> ImageSet:

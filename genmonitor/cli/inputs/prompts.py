@@ -83,7 +83,7 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     """Read the prompts of some outputs.
 
     Args:
-        where: as `HELP` says; None for those in the outputs' own file.
+        where: as `HELP` says; None for none.
         outputs: whose prompts they are.
 
     Returns:
@@ -94,7 +94,7 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
         ValueError: if it cannot be read, or there is not one prompt for each output.
     """
     if where is None:
-        return None if outputs.prompts is None else PromptRows(outputs.prompts)
+        return None
     if where == BY_FOLDER:
         return PromptRows(_folders(outputs))
     path, key = split_key(where)

@@ -7,7 +7,6 @@ from _helpers.pretrained import save_dinov2
 
 from genmonitor._io import no_progress
 from genmonitor.cli.inputs.encoding import (
-    Encoding,
     as_samples,
     encode,
     encoder_range,
@@ -28,7 +27,6 @@ def held(values):
 
 
 IMAGES = Outputs("a", NAMES, images=held(torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))))
-TEXTS = Outputs("t", NAMES, texts=["red cat", "blue cat", "dog"])
 VECTORS = Outputs("v", NAMES, features=torch.eye(3))
 
 
@@ -51,14 +49,6 @@ def test_embeddings_need_no_encoder():
     assert encoded(VECTORS) == [VECTORS]
     with pytest.raises(ValueError, match="no --encoder for embeddings, but got clip"):
         encoded(VECTORS, encoder="clip")
-
-
-def test_texts_of_both_sides_are_encoded_in_one_space():
-    one, other = encoded(TEXTS, Outputs("u", ["1", "2"], texts=["red dog", "dog"]), text_encoder="tf-idf")
-    assert one.features.shape[1] == other.features.shape[1] == 4
-    assert torch.equal(one.features[2] > 0, one.features[2] == 1)
-    with pytest.raises(ValueError, match="--text-encoder for the texts of t"):
-        encoded(TEXTS)
 
 
 @pytest.mark.slow
@@ -98,19 +88,6 @@ def test_a_negative_value_or_two_do_not_make_a_range_around_zero():
             ranged(low, 1.0)
     assert ranged(-0.002, 1.0, value_range=[0.0, 1.0]) == ((0, 1), [])
     assert ranged(-0.002, 1.0, encoder="pixels") == (None, [])
-
-
-class Texts(torch.nn.Module):
-    def forward(self, texts):
-        return torch.tensor([[float(len(text))] for text in texts])
-
-
-def test_texts_are_cached_by_what_they_say(tmp_path):
-    seen = []
-    encoding = Encoding(Texts(), tmp_path, iter(lambda: seen.append(1), None))
-    assert encoding(["a", "bc"]).tolist() == encoding(["a", "bc"]).tolist() == [[1.0], [2.0]]
-    assert encoding(["a", "bcd"]).tolist() == [[1.0], [3.0]]
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.parametrize(

@@ -43,32 +43,6 @@ def test_arrays_of_two_dimensions_are_embeddings(tmp_path, shape, kind):
     assert (outputs.features is not None) is (kind == "embeddings")
 
 
-def test_lines_of_json_are_texts_with_their_prompts(tmp_path):
-    outputs = read(lines(tmp_path / "x.jsonl", {"prompt": "2+2?", "output": "4"}, {"question": "3?", "answer": "no"}))
-    assert (outputs.kind, outputs.texts, outputs.prompts) == ("texts", ["4", "no"], ["2+2?", "3?"])
-
-
-def test_texts_may_be_without_prompts(tmp_path):
-    assert read(lines(tmp_path / "x.jsonl", "one", {"text": "two"})).prompts is None
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("no json", "a JSON value in line 1"),
-        ('{"prompt": "x"}', "a text as output, but row 1 is"),
-        ("", "is empty"),
-        ('{"prompt": "x", "output": "y"}\n"z"', "`prompt` in each row of .* or in none, but row 2 of 2 has none"),
-        (b"\xff\xfe", "Expected text in UTF-8"),
-    ],
-)
-def test_lines_that_hold_no_texts_are_refused(tmp_path, content, complaint):
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ValueError, match=complaint):
-        read(path)
-
-
 def test_what_is_not_there_is_refused_by_name(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a folder of image files or .* but there is no .*nothing"):
         read(tmp_path / "nothing")
@@ -86,9 +60,7 @@ def test_a_file_is_not_resized(tmp_path):
         read(tmp_path / "x.npy", size=4)
 
 
-def test_a_table_shows_an_output_by_its_text_or_by_name_and_prompt(tmp_path):
-    texts = read(lines(tmp_path / "x.jsonl", {"prompt": "p", "output": "a  long\ntext" + 60 * "x"}))
-    assert texts.label(0, ["p"]) == f"a long text{48 * 'x'}…"
+def test_a_table_shows_an_output_by_name_and_prompt(tmp_path):
     np.save(tmp_path / "x.npy", torch.zeros(2, 3).numpy())
     assert read(tmp_path / "x.npy").label(1, ["a", "b"]) == "row 1 (b)"
 

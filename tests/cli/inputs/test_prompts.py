@@ -151,10 +151,3 @@ def test_an_array_that_holds_no_prompts_is_refused(tmp_path):
 def test_no_file_is_refused_by_name(tmp_path):
     with pytest.raises(FileNotFoundError, match="a file of prompts, but there is no"):
         read_prompts(str(tmp_path / "none.txt"), IMAGES)
-
-
-def test_prompts_in_the_outputs_file_are_taken_unless_others_are_given(tmp_path):
-    texts = Outputs("a", ["line 1"], texts=["x"], prompts=["own"])
-    assert read_prompts(None, texts).values == ["own"]
-    assert read_prompts(write(tmp_path / "p.txt", "given\n"), texts).values == ["given"]
-    assert read_prompts(None, IMAGES) is None
