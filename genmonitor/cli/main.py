@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
+from importlib.metadata import version
 from textwrap import fill
 from typing import Any, NoReturn
 
@@ -59,16 +60,6 @@ is wrong, 3 after a crash, which is a bug in genmonitor, 130 after Ctrl-C, 143 a
 """
 
 
-class _Version(argparse.Action):
-    """Prints the version; argparse's own action would look it up for every command."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        import genmonitor
-
-        print(f"genmonitor {genmonitor.__version__}")
-        parser.exit()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
@@ -92,7 +83,8 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    said = f"genmonitor {version('genmonitor')}"
+    parser.add_argument("--version", action="version", version=said, help="print the version and exit")
     first = next((word for word in words if not word.startswith("-")), None)
     if first is not None and first not in COMMANDS:
         parser.error(f"there is no command {first}.{_did_you_mean(first, COMMANDS)}")

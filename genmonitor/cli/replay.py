@@ -49,7 +49,6 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     result = {
         "values": {name: {"logged": logged[name], "replayed": replayed[name]} for name in logged if name in replayed},
         "not_replayed": [name for name in logged if name not in replayed],
-        "not_logged": {name: value for name, value in replayed.items() if name not in logged},
         "same": all(_is_same(logged[name], replayed[name]) for name in logged if name in replayed),
         "processes": manifest["processes"],
         "other_versions": {name: then[name] for name in then if now.get(name) != then[name]},
@@ -79,9 +78,6 @@ def show(result: dict[str, Any]) -> str:
         )
     if not result["same"] and result["other_versions"]:
         rows.append(f"The run used different versions: {result['other_versions']}.")
-    if result["not_logged"]:
-        values = ", ".join(f"{name} {value:.4g}" for name, value in result["not_logged"].items())
-        rows.append(f"Measured now, but not in that evaluation: {values}.")
     if result["not_replayed"]:
         rows.append(f"Not replayed: {', '.join(result['not_replayed'])}. Give the monitor with --setup.")
     return "\n".join(rows)

@@ -38,7 +38,7 @@ def test_replay_refuses_an_empty_path(genmonitor, arguments):
 
 def result(**changes):
     values = {"image": {"logged": 0.5, "replayed": 0.5}, "mmd": {"logged": 0.1, "replayed": 0.2}}
-    found = {"values": values, "not_replayed": [], "not_logged": {}, "same": False, "processes": 1}
+    found = {"values": values, "not_replayed": [], "same": False, "processes": 1}
     return found | {"other_versions": {}} | changes
 
 
@@ -60,7 +60,6 @@ def test_replay_says_that_all_is_the_same():
         ({"processes": 2}, "The run had 2 processes"),
         ({"other_versions": {"torch": "2.6"}}, "The run used different versions: {'torch': '2.6'}."),
         ({"not_replayed": ["fid"]}, "Not replayed: fid."),
-        ({"not_logged": {"spread": 0.75}}, "Measured now, but not in that evaluation: spread 0.75."),
     ],
 )
 def test_replay_says_what_may_be_the_reason(changes, reason):
