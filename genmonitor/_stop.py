@@ -17,7 +17,7 @@ class StopEvaluation(BaseException):
     """The training was told to stop. No Exception: what skips a failed part must let it pass."""
 
 
-_asked: ContextVar[tuple[Told, bool]] = ContextVar("asked", default=(lambda: False, False))
+_asked: ContextVar[tuple[Told, bool] | None] = ContextVar("asked", default=None)
 
 
 @contextmanager
@@ -59,14 +59,18 @@ def stops_when(told: Told, *, alone: bool = True) -> Iterator[None]:
 @contextmanager
 def stops_alone(alone: bool) -> Iterator[None]:
     """Let this process leave the block without the others, which must then hear of it at the end of the block."""
-    told, before = _asked.get()
-    with stops_when(told, alone=before or alone):
+    asked = _asked.get()
+    if asked is None or asked[1] or not alone:  # outside of an evaluation nobody would catch it
+        yield
+        return
+    with stops_when(asked[0], alone=True):
         yield
 
 
 def told_to_stop() -> bool:
     """Return True if the training around was told to stop."""
-    return _asked.get()[0]()
+    asked = _asked.get()
+    return asked is not None and asked[0]()
 
 
 def check_stop() -> None:
@@ -83,6 +87,6 @@ def check_stop() -> None:
         ...
         genmonitor._stop.StopEvaluation
     """
-    told, alone = _asked.get()
-    if alone and told():
+    asked = _asked.get()
+    if asked is not None and asked[1] and asked[0]():
         raise StopEvaluation

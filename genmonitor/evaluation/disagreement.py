@@ -120,7 +120,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         if not len(self._reference.features):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._trimmed(self._current.gathered(comm)), self._reference
-        found = self._disagreement(current, reference)
+        with comm.all_ranks_or_none(alone=True):
+            found = self._disagreement(current, reference)
         distances = self.tracker.measure(current.features)
         values = self._values.measured(found) | self.tracker.by_key(distances)
         return DisagreementEvaluation(values, found, current, reference, distances, notes=self._range.items)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch import Tensor
 
-from genmonitor._stop import StopEvaluation
+from genmonitor._stop import StopEvaluation, stops_alone, told_to_stop
 from genmonitor.metrics._distributed import alone, broadcast, gather_rows, made_by_rank_zero
 
 _T = TypeVar("_T")
@@ -60,30 +60,43 @@ class Collective(ABC):
         return not self.all_true(not flag)
 
     @contextmanager
-    def all_ranks_or_none(self) -> Iterator[None]:
+    def all_ranks_or_none(self, alone: bool = False) -> Iterator[None]:
         """Run the block on every process, or raise on every process: where one fails, none waits for it.
 
         The block may talk to the other processes only before anything that can fail on one of them alone.
 
+        Args:
+            alone: whether it talks to none of them, so that a process which is told to stop may leave at once.
+
         Raises:
             FailedElsewhereError: if only other processes failed.
+            StopEvaluation: if one was told to stop.
         """
         failure: BaseException | None = None
         try:
-            yield
+            with stops_alone(alone):
+                yield
         except (Exception, StopEvaluation) as error:
             failure = error
+        failure = StopEvaluation() if failure is None and told_to_stop() else failure
         if self.all_true(failure is None):
             return
         reasons = self.gather(None if failure is None else f"{type(failure).__name__}: {failure}")
         if failure is not None:
             raise failure
+        if any(reason == f"{StopEvaluation.__name__}: " for reason in reasons):
+            raise StopEvaluation
         rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason is not None)
         raise FailedElsewhereError(f"Another process failed, so this one stops here too. Process {rank}: {reason}")
 
     def from_rank_zero(self, make: Callable[[], _T]) -> _T:
         """Make something on rank zero alone and return it, or raise its error, on every process."""
-        return made_by_rank_zero(make, self.rank, self.broadcast)
+
+        def made() -> _T:
+            with stops_alone(True):  # the others wait for what is broadcast, whatever it is
+                return make()
+
+        return made_by_rank_zero(made, self.rank, self.broadcast)
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all processes, in the order of the ranks."""

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import Progress, no_progress
-from genmonitor._stop import StopEvaluation, told_to_stop
 from genmonitor._validation import check_prefix
 from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.prompts import Prompts
@@ -267,8 +266,6 @@ def run_evaluation(
     start = time.perf_counter()
     with comm.all_ranks_or_none():
         samples = draw()
-    if comm.any_true(told_to_stop()):
-        raise StopEvaluation
     drawn = time.perf_counter()
     evaluation = _measured(evaluator, samples, seed, comm)
     evaluation.values.update(sampling_seconds=drawn - start, metric_seconds=time.perf_counter() - drawn)

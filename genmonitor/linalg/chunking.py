@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from genmonitor._stop import check_stop
+
 AT_ONCE = 2**20
 """Bytes of a matrix that `float64_sum` converts at a time: their float64 copies stay in the cache."""
 
@@ -43,6 +45,7 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
     within_budget = max(1, MEMORY_BUDGET // (bytes_per_entry * (columns or rows)))
     step = min(within_budget, max(1, rows)) if columns else min(within_budget, max(256, -(-rows // 16)))
     for start in range(0, rows, step):
+        check_stop()
         yield start, min(start + step, rows)
 
 
@@ -64,7 +67,9 @@ def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]
         [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
     """
     step = max(1, cache // bytes_each)
-    return (slice(start, start + step) for start in range(0, count, step))
+    for start in range(0, count, step):
+        check_stop()
+        yield slice(start, start + step)
 
 
 def rows_in_cache(matrix: Tensor) -> int:

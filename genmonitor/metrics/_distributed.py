@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
+from genmonitor._stop import StopEvaluation
+
 _T = TypeVar("_T")
 Kind = tuple[tuple[int, ...], torch.dtype]
 """Shape of one row, and dtype."""
@@ -54,11 +56,11 @@ def made_by_rank_zero(make: Callable[[], _T], rank: int, broadcast: Callable[[An
     if rank == 0:
         try:
             made = make()
-        except Exception as error:
+        except (Exception, StopEvaluation) as error:
             broadcast(portable(error))
             raise
     received = broadcast(made)
-    if isinstance(received, Exception):
+    if isinstance(received, (Exception, StopEvaluation)):
         raise received
     return received
 
@@ -70,7 +72,7 @@ def broadcast(value: Any) -> Any:
     return sent[0]
 
 
-def portable(error: Exception) -> Exception:
+def portable(error: Exception | StopEvaluation) -> Exception | StopEvaluation:
     """Return an error that other processes can be sent: the same where pickling keeps it, else its type and text."""
     with suppress(Exception):
         if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301 -- pickled in the same breath, no file

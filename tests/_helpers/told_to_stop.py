@@ -27,8 +27,8 @@ folder, place = Path(sys.argv[1]), sys.argv[2]
 def wait_here(name, begun=True):
     """Take a minute in one call, as a large decomposition does, or many small steps of a sampler."""
     if name == place and begun:
-        print("waiting", flush=True)
         atexit.register(lambda before: print(time.process_time() - before), time.process_time())
+        print("waiting", flush=True)
         time.sleep(60)
 
 

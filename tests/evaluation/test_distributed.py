@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import signal
+
 import pytest
 import torch
+from _helpers import stopped_ranks
 from _helpers.evaluations import ScriptedCollective
+from _helpers.processes import in_two_processes
 
 from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess, current_processes
 
@@ -73,3 +77,22 @@ def test_rank_indices_cover_everything_once(n):
     parts = [ScriptedCollective(rank).rank_indices(n) for rank in (0, 1)]
     assert [i for part in parts for i in part] == list(range(n))
     assert abs(len(parts[0]) - len(parts[1])) <= 1
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    return in_two_processes(stopped_ranks.leave, tmp_path_factory.mktemp("left"))
+
+
+@pytest.mark.parametrize("part", stopped_ranks.PARTS)
+def test_two_processes_that_are_told_to_stop_leave_together_within_seconds(left, part):
+    assert all(seconds[part] < 5 for seconds in left)
+
+
+def test_a_computation_outside_of_an_evaluation_is_left_to_whoever_handles_the_signal():
+    received, before = [], signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    try:
+        assert SingleProcess().from_rank_zero(lambda: signal.raise_signal(signal.SIGTERM) or 7) == 7
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]

@@ -88,10 +88,10 @@ class RegionMetrics:
         if self._all is None:
             with comm.all_ranks_or_none():
                 real = comm.gather_rows(_checked("real samples", self._own, self.fixed.partition))
-            with comm.all_ranks_or_none():
+            with comm.all_ranks_or_none(alone=True):
                 found = RealRegions(self.fixed, real)
             self._all = found  # only once every process has it: the next evaluation gathers on all or on none
-        with comm.all_ranks_or_none():
+        with comm.all_ranks_or_none(alone=True):
             return self._all.measure(fake, self.testable)
 
 
