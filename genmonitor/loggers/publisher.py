@@ -84,7 +84,6 @@ class Publisher:
         self._run, self._folder_name = Path(), FOLDER
         self._together: tuple[str, ...] = (prefix,)
         self._parts: dict[str, Any] | None = None
-        self._resumes = False
         self._loggers = Loggers([])
         self._writes = False
         self._described: set[str] = set()
@@ -133,8 +132,7 @@ class Publisher:
             history: of the evaluations before, of a run that goes on.
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
-        self._resumes = bool(self.evaluations)
-        if not self._resumes or self.folder.path not in versions_in(self._run, self._folder_name):
+        if not self.evaluations or self.folder.path not in versions_in(self._run, self._folder_name):
             self.folder = RunFolder(free_folder(self._run, self._folder_name, self._together))
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
@@ -221,9 +219,6 @@ class Publisher:
         self._write(write_images)
         self.unfinished = True
         self._write(self._write_page)
-        if self._resumes:
-            self._resumes, steps = False, {int(x["values"]["step"]) for x in self.evaluations}
-            self._write(lambda folder: folder.remove_others(self._prefix, steps))
 
     def publish_alert(self, alert: Alert, about: str) -> None:
         """Warn, and send an alert to the loggers and to the user's function.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import atomic_write, write_json
-from genmonitor.report.files import BY_EPOCH, RUN, file_stem, own_files, owner, run_file, safe
+from genmonitor.report.files import RUN, file_stem, own_files, owner, run_file, safe
 from genmonitor.report.page import write_report
 from genmonitor.report.pictures import describe_strip, encode_strip, render
 
@@ -118,18 +118,6 @@ class RunFolder:
     def write_report(self) -> Path:
         """Write the page that shows all of it."""
         return write_report(self.path)
-
-    def remove_others(self, prefix: str, steps: Collection[float]) -> None:
-        """Remove the pictures of steps that were not evaluated, which a run that was resumed earlier may have left.
-
-        Args:
-            prefix: whose pictures.
-            steps: that were evaluated.
-        """
-        for path in self._mine(prefix):
-            match = BY_EPOCH.fullmatch(path.stem)
-            if match and int(match[3]) not in steps:
-                path.unlink(missing_ok=True)
 
     def take(self, aside: Path, prefix: str) -> None:
         """Take complete files from another folder, and only then remove those of an earlier result under a prefix."""

@@ -147,17 +147,3 @@ def test_take_replaces_an_earlier_result_once_the_new_one_is_there(tmp_path, mon
     RunFolder(folder).take(aside, "cms")
     assert names(folder) == {*others, "cms_run.json"}
     assert len(read_run(folder).monitors[0].records) == 1
-
-
-def test_pictures_of_steps_that_a_resumed_run_did_not_evaluate_are_removed(tmp_path):
-    folder = make_run(tmp_path, evaluations=5)
-    outside = tmp_path / "outside.png"
-    outside.write_text("")
-    (folder / "cms_samples_epoch_0009_step_99.png").symlink_to(outside)
-    RunFolder(folder).remove_others("cms", {9, 19, 29})
-    assert sorted(path.name for path in folder.glob("cms_samples*")) == [
-        *(f"cms_samples_epoch_000{epoch}_step_{step}.png" for epoch, step in enumerate((9, 19, 29))),
-        "cms_samples_epoch_0009_step_99.png",
-    ]
-    assert outside.exists()
-    assert {"cms_run.json", "cms_cka.png", "cms_partition.npz"} <= names(folder)
