@@ -145,7 +145,6 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
     order = [x.area.region for x in run.findings if x.area.region in regions]
     for name in dict.fromkeys([*order, *regions]):
         of = [spec for spec in run.values.values() if spec.region == name and spec.column is not None]
-        measures = [x.measure for x in run.findings if x.area.region == name]
         rows.append(
             {
                 "region": regions[name],
@@ -156,7 +155,6 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
                 "verdict": verdict_of(run.findings, name),
                 "stability": stability.get(f"cluster_{regions[name]}"),
                 "cells": {spec.column: _cell(run, spec) for spec in of},
-                "best": _best(run, measures[-1] if measures else None),
             }
         )
     return rows
@@ -170,17 +168,6 @@ def _cell(run: MonitorRun, spec: ValueSpec) -> dict[str, str]:
         "value": "" if value is None else spec.format(value),
         "baseline": "" if low is None or high is None else f"{spec.format(low)} to {spec.format(high)}",
     }
-
-
-def _best(run: MonitorRun, key: str | None) -> str:
-    """Return the best of the values that a finding goes by, and when it was; "" where that is not known."""
-    spec = run.values.get(key or "")
-    measured = [] if spec is None else [record for record in run.records if spec.key in record]
-    if spec is None or spec.better is None or not measured:
-        return ""
-    best = (max if spec.better == "high" else min)(measured, key=lambda record: record[spec.key])
-    when = f" at epoch {best['epoch']:g}" if "epoch" in best else ""
-    return f"{spec.column or spec.title} {spec.format(best[spec.key])}{when}"
 
 
 def _ends(run: MonitorRun, spec: ValueSpec) -> tuple[float | None, float | None]:

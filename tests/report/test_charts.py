@@ -6,7 +6,6 @@ import torch
 from _helpers.runs import COMPARED, LABELS, SPECS, changed, make_run, record, write_evaluation, write_notes
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.disagreement import DisagreementValues
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import ValueSpec
@@ -102,7 +101,6 @@ def test_region_rows_are_in_the_order_of_the_findings(monitor):
     assert [row["region"] for row in rows] == [2, 1, 0]
     assert {row["name"]: row["sites"] for row in rows} == {"cluster 1": 6, "cluster 2": 4, "constant": 2}
     assert [row["verdict"] for row in rows] == [f"verdict on {x}" for x in ("cluster_2", "cluster_1", "constant")]
-    assert rows[0]["best"] == "CMS 0.8333 at epoch 2"  # of the measure that its finding goes by
     assert rows[0]["cells"]["CMS"] == {"value": "0.8333", "baseline": "0.9600 to 0.9800"}
     assert list(rows[0]["cells"]) == ["CMS", "error ratio", "share"]
 
@@ -122,7 +120,7 @@ def test_region_rows_of_changed_regions_have_gaps(tmp_path):
     PixelPartition(torch.tensor([[1, 2, 3, 3]])).save(folder / "cms_partition.npz")
     rows = {row["region"]: row for row in region_rows(read(folder))}
     assert set(rows) == {1, 2, 3}
-    assert (rows[3]["cells"], rows[3]["best"], rows[3]["verdict"]) == ({}, "", "")
+    assert (rows[3]["cells"], rows[3]["verdict"]) == ({}, "")
     assert rows[2]["cells"]["CMS"]["value"] == "0.7500"
 
 
@@ -182,17 +180,6 @@ def test_curves_of_one_measure_have_the_names_of_their_places(tmp_path):
         for key, place in (("image", "image"), ("1", "cluster 1"), ("constant", "constant"))
     }
     assert (labels["image"], labels["product"], labels["cluster_1"]) == ("image", "product", "cluster 1")
-
-
-def test_best_says_the_measure_without_its_region(tmp_path):
-    folder = make_run(tmp_path, evaluations=0)
-    area = Area("cluster_1", region="cluster_1")
-    found = [Finding("...", area, "better than ever before", "structure_1").to_dict()]
-    changed(folder, declared=[spec.to_dict() for spec in RegionValues(["cluster_1", "cluster_2", "constant"]).specs])
-    for number, distance in enumerate((0.5, 0.25, 0.75), start=1):
-        write_evaluation(folder, number, evaluation=record(number, structure_1=distance), findings=found)
-    (row, *_) = region_rows(read(folder))
-    assert row["best"] == "structure 0.25 at epoch 1"
 
 
 def test_curves_have_the_declared_labels(tmp_path):

@@ -286,7 +286,7 @@ def test_table_on_a_phone_shows_every_column(page, tmp_path):
     with browser(tmp_path, width=390, height=844) as phone:
         phone.get(page)
         row = find(phone, '.regions tr[data-region="2"]')[0]
-        for name in ("share", "best"):
+        for name in ("share", "CMS"):
             (cell,) = row.find_elements("css selector", f'td[data-label="{name}"]')
             assert cell.is_displayed()
             assert cell.text
