@@ -23,6 +23,7 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter, Samples
 from genmonitor.evaluation.settings import SampleSettings, Settings
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.linalg.chunking import processors
 from genmonitor.training_state.rng import preserve_rng, seed_everything
 from genmonitor.training_state.snapshot import Snapshot
 
@@ -58,15 +59,15 @@ class SettingsChangedError(ValueError):
 
 @contextmanager
 def threads_for(multiplications: float) -> Iterator[None]:
-    """Compute on one thread inside the block where products are small, since to wait for others would take longer.
+    """Compute on one thread inside the block where products are small, else on no more than there are processors.
 
-    The last digits of a sum depend on the threads, so these depend on the size alone.
+    The last digits of a sum depend on the threads, so these do not depend on what else a machine does at the moment.
 
     Args:
         multiplications: of two numbers, in the largest product of matrices.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if multiplications < SMALL else before)
+    torch.set_num_threads(1 if multiplications < SMALL else min(before, processors()))
     try:
         yield
     finally:

@@ -21,6 +21,9 @@ BLOCK_ROWS = 512
 CACHE = 2**22
 """Bytes that stay in a processor's cache between two passes: 4 MiB."""
 
+CONTAINER = Path("/sys/fs/cgroup")
+"""Folder with what a container may use."""
+
 MEMORY_BUDGET = 2**29
 """Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
 
@@ -126,10 +129,18 @@ def gram_budget(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory) // 3
     known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [3 * 2**32]
-    limit = Path("/sys/fs/cgroup/memory.max")  # a container's
+    limit = CONTAINER / "memory.max"
     if limit.exists() and (text := limit.read_text().strip()).isdigit():
         known.append(int(text))
     return min(known) // 3
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use; torch does not know of a container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = CONTAINER / "cpu.max"
+    quota, _, period = limit.read_text().partition(" ") if limit.exists() else ("max", "", "")
+    return max(1, min(count, int(quota) // int(period))) if quota.isdigit() else count
 
 
 class Blocks:

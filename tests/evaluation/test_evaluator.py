@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import random
 
 import numpy as np
@@ -28,6 +29,7 @@ from genmonitor.evaluation.evaluator import (
     threads_for,
 )
 from genmonitor.evaluation.results import FitReport
+from genmonitor.linalg import chunking
 
 
 class Drawing(Evaluator):
@@ -205,8 +207,15 @@ def test_evaluator_prefix_begins_the_names_of_its_files(make, tmp_path):
     assert make(prefix="other").prefix == "other"
 
 
-@pytest.mark.parametrize(("multiplications", "expected"), [(1e6, 1), (1e12, 3)])
-def test_small_products_take_one_thread_and_the_users_come_back(multiplications, expected):
+@pytest.mark.parametrize(
+    ("multiplications", "quota", "expected"),
+    [(1e6, None, 1), (1e12, None, 3), (1e12, "max 100000", 3), (1e12, "200000 100000", 2), (1e12, "50000 100000", 1)],
+)
+def test_no_more_threads_than_the_work_and_a_container_allow(tmp_path, monkeypatch, multiplications, quota, expected):
+    monkeypatch.setattr(chunking, "CONTAINER", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(f"{quota}\n")
     torch.set_num_threads(3)
     with threads_for(multiplications):
         assert torch.get_num_threads() == expected

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from genmonitor._io import Progress
 from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.linalg.chunking import processors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -213,7 +213,7 @@ def open_pictures(
     good: list[Picture] = []
     heads: list[tuple[int, int, bool]] = []
     bad: list[str] = []
-    with ThreadPoolExecutor(min(MOST_WORKERS, _cores())) as pool:
+    with ThreadPoolExecutor(min(MOST_WORKERS, processors())) as pool:
         for picture, head in zip(pictures, progress(pool.map(_head, pictures), f"reading {path.name}"), strict=True):
             if isinstance(head, PictureError):
                 bad.append(str(head))
@@ -231,12 +231,8 @@ def open_pictures(
     if 0 < gray < len(heads):
         notes.append(f"{gray} of {len(heads)} images of {path} are gray, and read as colored ones like the others")
     shape = (1 if gray == len(heads) else 3, *(sizes[0] if size is None else (size, size)))
-    loader = DataLoader(Pictures(good, shape), num_workers=min(MOST_WORKERS, _cores()))
+    loader = DataLoader(Pictures(good, shape), num_workers=min(MOST_WORKERS, processors()))
     return [x.name for x in good], ImageSet(loader, name=str(path)), tuple(notes)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _head(picture: Picture) -> tuple[int, int, bool] | PictureError:
