@@ -14,10 +14,11 @@ from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor import GaussianKernel
-from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector
+from genmonitor.evaluation.baseline import DRAWS
+from genmonitor.evaluation.findings import ALERT_RATIO, DegradationDetector
 from genmonitor.evaluation.regions.findings import BestSoFar
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
-from genmonitor.functional.discrepancy import VIEWS, view_kernels, views_state
+from genmonitor.functional.discrepancy import view_kernels, views_state
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]
 Spoil = Callable[[Tensor, int, torch.Generator], Tensor]
@@ -71,13 +72,15 @@ def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[li
     training, real = source.draw(generator)
     views = {name: of.balanced(training) for name, of in view_kernels([training], source.partition).items()}
     compared = RealRegions(Compared(source.partition, GaussianKernel(1.0), views_state(views), None, seed), real)
-    best, detector, out = {view: BestSoFar() for view in VIEWS}, DegradationDetector(), []
+    best, detector, out = BestSoFar(), DegradationDetector(), []
+    measure = compared.measure
+    draws = [measure(source.draw(generator)[1], testable=False).error for _ in range(DRAWS)]
+    chance = {name: median(draw[name] for draw in draws) for name in draws[0]}
     for i in range(evaluations):
-        scores, far = {}, set()
-        for view, influence in compared.measure(spoil(source.draw(generator)[0], i, generator)).influences.items():
-            found = best[view].scores(influence)
-            scores |= {f"{view} {name}": z for name, z in found.items() if name != "image"}
-            far |= {f"{view} {name}" for name in best[view].farther_by(influence, ALERT_FACTOR)}
-            best[view].update(influence, i)
-        out.append(sorted({name.split()[1] for name in detector.update(scores, far)}))
+        found = measure(spoil(source.draw(generator)[0], i, generator))
+        ratios = {name: error / chance[name] for name, error in found.error.items()}
+        scores = {name: z for name, z in best.scores(found.influence).items() if name != "image"}
+        far = best.farther_by(ratios, ALERT_RATIO)
+        best.update(found.influence, ratios, i)
+        out.append(sorted(detector.update(scores, far)))
     return out

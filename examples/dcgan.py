@@ -213,7 +213,7 @@ def main() -> None:
         n_samples=500,
         every_n_epochs=max(1, args.epochs // 15),
     )
-    best = ModelCheckpoint(monitor="cms/image", mode="max", filename="best-{epoch}")
+    best = ModelCheckpoint(monitor="cms/error_ratio_image", filename="best-{epoch}")
     logger = TensorBoardLogger(args.out.parent, name=args.out.name, default_hp_metric=False)
     trainer = Trainer(
         max_epochs=args.epochs,
@@ -225,10 +225,10 @@ def main() -> None:
     )
     trainer.fit(model, datamodule=data)
     if best.best_model_score is not None:  # for TensorBoard's HPARAMS; as a curve it is one dot, so it comes last
-        logger.log_hyperparams(logger.hparams, {"summary/best_cms_image": float(best.best_model_score)})
+        logger.log_hyperparams(logger.hparams, {"summary/best_error_ratio": float(best.best_model_score)})
 
     print(f"Figures:     {Path(logger.log_dir) / 'genmonitor'}")
-    print(f"Checkpoints: {best.dirpath} ({Path(best.best_model_path).name}, by cms/image)")
+    print(f"Checkpoints: {best.dirpath} ({Path(best.best_model_path).name}, by cms/error_ratio_image)")
     print(f"Curves:      tensorboard --logdir {args.out}")
 
 

@@ -35,25 +35,6 @@ def reaches_baseline(value: float, lowest: float) -> bool:
     return value >= min(lowest, 1 - RESOLUTION)
 
 
-def error_ratio(value: float, median: float, image_median: float) -> float:
-    """Return how many times as far from 1 a CMS is as the median of its baseline; 1 for real images.
-
-    Where the baseline cannot be told from 1, as that of pixels which never vary, it is measured by the whole image's.
-
-    Args:
-        value: of image or region.
-        median: of its baseline.
-        image_median: of the image's.
-
-    Example:
-        >>> round(error_ratio(0.95, 0.99, 0.9), 6), round(error_ratio(0.95, 1.0, 0.9), 6), error_ratio(1.0, 1.0, 0.9)
-        (5.0, 0.5, 1.0)
-    """
-    if 1 - median >= RESOLUTION:
-        return max(1 - value, 0.0) / (1 - median)
-    return 1.0 if 1 - value < RESOLUTION else (1 - value) / max(1 - image_median, RESOLUTION)
-
-
 def format_p(p: float) -> str:
     """Write a p-value with two significant digits.
 
@@ -82,6 +63,16 @@ def format_ratio(ratio: float) -> str:
         ('1.0 ×', '12 ×', '215 ×')
     """
     return f"{ratio:.{1 if ratio < 9.95 else 0}f} ×"
+
+
+def format_error_ratio(ratio: float) -> str:
+    """Write a multiple of what real images score, below which all is chance.
+
+    Example:
+        >>> format_error_ratio(12.3), format_error_ratio(0.87)
+        ('12 ×', '1 × (chance)')
+    """
+    return "1 × (chance)" if ratio < 1 else format_ratio(ratio)
 
 
 def as_sentence(text: str) -> str:

@@ -18,6 +18,7 @@ class RegionsManifest(TypedDict):
 
     gamma: float
     baseline: dict[str, Any]
+    chance: dict[str, float]
     range: list[Any]
     linkage: str | None
     stability: dict[str, Any]

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from genmonitor._formatting import as_sentence, error_ratio, format_cms, format_p, format_ratio, reaches_baseline
+from genmonitor._formatting import as_sentence, format_cms, format_p, format_ratio, reaches_baseline
 
 
 def test_format_cms_shows_two_digits_of_the_distance_to_one():
@@ -19,20 +19,6 @@ def test_reaches_baseline_leaves_rounding_out():
 def test_as_sentence_keeps_names():
     assert as_sentence("only 7 images") == "Only 7 images."
     assert as_sentence("cluster_2 got worse.") == "cluster_2 got worse."
-
-
-def test_error_ratio_is_one_for_real_images():
-    assert error_ratio(0.99, 0.99, 0.9) == 1
-    assert error_ratio(1 - 1e-9, 1.0, 0.9) == 1
-
-
-def test_error_ratio_counts_distances_from_one():
-    assert error_ratio(0.95, 0.99, 0.9) == pytest.approx(5)
-    assert error_ratio(1.001, 0.99, 0.9) == 0  # unbiased values may lie above 1
-
-
-def test_error_ratio_of_what_never_varies_is_measured_by_the_image():
-    assert error_ratio(0.8, 1 - 1e-9, 0.9) == pytest.approx(2)
 
 
 def test_format_ratio_has_two_digits():

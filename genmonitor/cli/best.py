@@ -10,6 +10,9 @@ from typing import Any
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.report.run import MonitorRun, find_folder, read_run
 
+KEY = "error_ratio_image"
+"""Key of the value whose lowest is that of the evaluation to keep."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -39,12 +42,12 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
-    """Return the evaluation of the lowest rank, of a monitor that ranks."""
+    """Return the best evaluation, of a monitor that ranks."""
     ranked = {}
     for monitor in monitors:
-        evaluations = [x for x in monitor.evaluations if "rank" in x["values"] and "global_step" in x]
+        evaluations = [x for x in monitor.evaluations if KEY in x["values"] and "global_step" in x]
         if evaluations and prefix in (None, monitor.prefix):
-            ranked[monitor.prefix] = min(evaluations, key=lambda x: x["values"]["rank"])
+            ranked[monitor.prefix] = min(evaluations, key=lambda x: x["values"][KEY])
     if not ranked:
         names = ", ".join(monitor.prefix for monitor in monitors)
         raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {names}.")

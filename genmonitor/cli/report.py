@@ -69,8 +69,6 @@ def _merge(runs: Sequence[Path], out: Path) -> Path:
                 if not RUN.fullmatch(path.name):
                     shutil.copyfile(path, target.file(path.name))
         last, evaluations = parts[-1][1], [dict(x) for _, run in parts for x in run.evaluations]
-        for evaluation in evaluations:  # a rank among those of its own run says nothing here
-            evaluation["values"] = {name: x for name, x in evaluation["values"].items() if name != "rank"}
         target.write_run(
             last.prefix,
             fixed={**last.fixed, "folder": str(target.path)},

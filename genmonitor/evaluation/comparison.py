@@ -23,7 +23,6 @@ from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
-from genmonitor.evaluation.regions.metrics import both_views
 from genmonitor.evaluation.regions.presenter import (
     SHOWN,
     diagnosis_figures,
@@ -334,7 +333,7 @@ def _choose(count: int, n: int, seed: int) -> list[int]:
 
 def _differences(evaluations: Sequence[RegionEvaluation], paired: bool) -> dict[str, dict[str, float]] | None:
     """Return which of two sets is closer, in each region; None of one set."""
-    sides = [both_views(found.influences) for found in evaluations if found.influences is not None]
+    sides = [found.influence for found in evaluations if found.influence is not None]
     if len(sides) < 2:
         return None
     found = relative_similarity_from_influences(sides[0], sides[1], paired=paired, alternative="different")

@@ -110,6 +110,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     prompts: Prompts | None = None
     """Which prompt it takes each sample for; None where that does not matter."""
+    best_key: str | None = None
+    """Key of the value whose lowest is that of the best evaluation; None where it has no order of preference."""
 
     def __init__(self, n_samples: int, prefix: str, settings: Settings | None = None, **objects: Any) -> None:
         self.n_samples = n_samples
@@ -159,15 +161,6 @@ class Evaluator(ABC, Generic[EvaluationT]):
             history: all records, that of this evaluation the last.
         """
         return []
-
-    def is_best(self, values: Mapping[str, float], history: History) -> bool | None:
-        """Return True if no evaluation before was surely better; None if this evaluator has no order of preference.
-
-        Args:
-            values: of the evaluation, before `commit`.
-            history: the records before it.
-        """
-        return None
 
     def networks(self) -> Mapping[str, nn.Module]:
         """Return the networks that `fit` freezes, by the argument that they came by."""

@@ -27,7 +27,9 @@ ALERT_LEVEL = 0.002
 """The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
 EVALUATIONS_BELOW = 2
 ALERT_FACTOR = 2.0
-"""How many times as far from real images as at its best a region is that deserves an alert, however sure the change."""
+"""How many times the squared distance of its best evaluation a prompt has that deserves an alert, however sure."""
+ALERT_RATIO = 1.5
+"""How many times its best error ratio, 1 at least, a region has that deserves an alert, however sure the change."""
 
 
 @dataclass(frozen=True)

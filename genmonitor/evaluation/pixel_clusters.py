@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from genmonitor._formatting import Band, error_ratio
+from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress, write_json
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.classes import (
@@ -35,12 +35,11 @@ from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import (
-    ALERT_FACTOR,
+    ALERT_RATIO,
     EVALUATIONS_BELOW,
     DegradationDetector,
     Finding,
     differs,
-    p_values_of_change,
 )
 from genmonitor.evaluation.regions.changes import Change, Changes
 from genmonitor.evaluation.regions.clustering import patch_notes
@@ -48,19 +47,17 @@ from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation,
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
-from genmonitor.evaluation.regions.metrics import distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
-from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
+from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis import FaultModel
-from genmonitor.functional.discrepancy import VIEWS
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.kernels import Kernel
-from genmonitor.partition import PixelPartition
+from genmonitor.partition import PixelPartition, region_key
 
 DIAGNOSED = 100
 """Images on each side from which there is a diagnosis: faults are fitted on half of them and judged on the others."""
@@ -68,7 +65,7 @@ DIAGNOSED_BYTES = 2**28
 """Of the images on each side that are diagnosed: of larger ones there are fewer, and 100 at least."""
 CLASSES = 3
 """That are diagnosed in an evaluation: each takes about a second."""
-CHANGED = 10.0
+CHANGED = 1.6
 """Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""
@@ -96,6 +93,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     """
 
     settings: RegionSettings
+    best_key = region_key("error_ratio", IMAGE)
 
     def __init__(
         self,
@@ -117,7 +115,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._finder = RegionFinder(settings, self.to_sites)
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
-        self._best = {view: BestSoFar() for view in VIEWS}
+        self._best = BestSoFar()
         self._degradations = DegradationDetector()
         self._standing: tuple[Finding, ...] = ()  # what was wrong at the last diagnosis
         self._evaluations, self._diagnosed_at = 0, math.nan
@@ -209,15 +207,15 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def compute(self, comm: Collective) -> RegionEvaluation:
         """Return the values of image and regions, the extra metrics and the baseline's medians."""
         with self._threads(self.fitted.real):
-            values, p, influences, fake, real = self.fitted.metrics.compute(comm)
-        keys, of_image = self._values, self.baseline[IMAGE][1]
-        values |= {
-            key: error_ratio(values[name], self.baseline[name][1], of_image) for name, key in keys.error_ratio.items()
-        }
+            found = self.fitted.metrics.compute(comm)
+        keys, values, p, fake, real = self._values, found.values, found.p, found.fake, found.real
+        ratios = self.fitted.regions.error_ratios(found.error)
+        values |= {keys.error_ratio[name]: ratio for name, ratio in ratios.items()}
         values |= {keys.p[name]: value for name, value in p.items()}
-        for view, influence in (influences or {}).items():
-            values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
-            values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
+        for view, of_regions in found.distances.items():
+            values |= {keys.distance[view][name]: distance for name, distance in of_regions.items()}
+        if found.influence is not None:
+            values |= {keys.vs_best[name]: z for name, z in self._best.scores(found.influence).items()}
         diagnosed, classes = Diagnosed(), tuple[ClassResult, ...]()
         # rank zero's word: another machine's last digit may lie on the other side of the threshold
         between = not comm.from_rank_zero(lambda: self._due(values))
@@ -231,7 +229,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         same = ("all generated images are identical, so the values mean little",) if self._constant else ()
         notes = (*same, *self._range.items, *diagnosed.notes)
-        return RegionEvaluation(values, influences, diagnosed, classes, between, change, notes=notes)
+        return RegionEvaluation(values, found.influence, diagnosed, classes, between, change, notes=notes)
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
@@ -248,30 +246,15 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             alerts = [x for x in self._standing if x.measure == COPIED]
             self._copied = self._copied + 1 if alerts else 0
             alerts = alerts if self._copied == EVALUATIONS_BELOW else []
-        if evaluation.influences is None:
+        if evaluation.influence is None:
             return alerts
-        record, keys, findings = history[-1], self._values.distance, self._findings
-        best, far = self._best_epochs(), set()
-        for view, influence in evaluation.influences.items():
-            far |= {keys[view][name] for name in self._best[view].farther_by(influence, ALERT_FACTOR)}
-            self._best[view].update(influence, record["epoch"])
-        # where real images never vary, a trace of noise is sure to be found, and not worth a word
-        if record.get(self._values.error_ratio.get(CONSTANT, ""), math.inf) < 1:
-            far -= {keys[view][CONSTANT] for view in VIEWS if CONSTANT in keys[view]}
+        record, findings = history[-1], self._findings
+        ratios = {name: record[key] for name, key in self._values.error_ratio.items()}
+        far, best = self._best.farther_by(ratios, ALERT_RATIO) - {IMAGE}, dict(self._best.epochs)
+        self._best.update(evaluation.influence, ratios, record["epoch"])
         worse = self._degradations.update(findings.scores(record), far)
-        regions = [name for name in findings.ranked(record) if {of[name] for of in keys.values()} & set(worse)]
+        regions = [name for name in findings.ranked(record) if name in worse]
         return [*alerts, *(findings.got_worse(history, name, best) for name in regions)]
-
-    def is_best(self, values: Mapping[str, float], history: History) -> bool:
-        """Return True if whole images are not surely farther from real ones than at their best evaluation.
-
-        Where nothing can be tested, the smallest MMD is the best.
-        """
-        keys = [of[IMAGE] for of in self._values.vs_best.values()]
-        scores = {key: values[key] for key in keys if key in values}
-        if scores:
-            return not any(map(differs, p_values_of_change(scores, worse=True).values()))
-        return all(values["mmd"] <= record.get("mmd", math.inf) for record in history)
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of CMS, error ratios, p-values, distances and shares, and of the extra metrics."""
@@ -279,9 +262,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
         """Return what is wrong where, by the last diagnosis there was, then what was found of each region."""
-        says, over, keys = self._findings, self._degradations.recovered, self._values.distance.values()
-        verdict, *others = says.find(history, self._best_epochs())
-        recovered = [name for name in says.ranked(history[-1]) if any(of[name] in over for of in keys)] if over else []
+        says, over = self._findings, self._degradations.recovered
+        verdict, *others = says.find(history, self._best.epochs)
+        recovered = [name for name in says.ranked(history[-1]) if name in over] if over else []
         others = [*map(says.recovered, recovered), *others]
         if evaluation.diagnosed.values is None:
             at, holds = f" Diagnosed at epoch {self._diagnosed_at:g}.", verdict.fine is False
@@ -315,7 +298,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return {
             "regions": self._regions.state_dict(),
             "data": list(self._data),
-            "best": {view: best.state_dict() for view, best in self._best.items()},
+            "best": self._best.state_dict(),
             "degradations": self._degradations.state_dict(),
             "evaluations": self._evaluations,
             "diagnosed_at": self._diagnosed_at,
@@ -330,8 +313,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if state:
             self.use_regions(Regions.from_state(state["regions"], self.settings.kernel))
             self._data = list(state["data"])
-            for view, best in self._best.items():
-                best.load_state_dict(state["best"][view])
+            self._best.load_state_dict(state["best"])
             self._degradations.load_state_dict(state["degradations"])
             self._evaluations, self._diagnosed_at = int(state["evaluations"]), float(state["diagnosed_at"])
             self._diagnosed_ratios = dict(state["diagnosed_ratios"])
@@ -362,7 +344,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
-        self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
+        self._best, self._degradations = BestSoFar(), DegradationDetector()
         self._standing, self._evaluations, self._copied, self._changes = (), 0, 0, Changes()
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
@@ -434,11 +416,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             encoded=self.to_sites.encoder is not None,
             fault_models=self.fault_models,
         )
-
-    def _best_epochs(self) -> dict[str, float]:
-        """Return the epoch of the best evaluation of each region in each view, by the key of its distance."""
-        keys = self._values.distance
-        return {keys[view][name]: epoch for view, best in self._best.items() for name, epoch in best.epochs.items()}
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""

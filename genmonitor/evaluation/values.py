@@ -8,7 +8,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from functools import partial
 from typing import Any, Literal, get_args
 
-from genmonitor._formatting import format_cms, format_p, format_ratio
+from genmonitor._formatting import format_cms, format_error_ratio, format_p, format_ratio
 
 Scale = Literal["linear", "log", "cms", "p", "share", "signed"]
 Better = Literal["high", "low"]
@@ -24,7 +24,7 @@ class ValueSpec:
         label: name as people read it; the key with spaces by default.
         scale: axis: "linear", "log", "cms" (distance to 1 on a log axis), "p" (log, with a line at 0.05), "share"
             (stacked parts of 1) or "signed" (log on either side of 0).
-        unit: written behind the number.
+        unit: written behind the number; a multiple, "×", of which less is better is one of what real images score.
         region: what part of the image it is of: "image", or a region of the partition; None for neither.
         chart: title of the chart it shares with others; None for a chart of its own, or none if it is a detail.
         column: heading of its column in the table of regions; None for no column.
@@ -86,7 +86,7 @@ class ValueSpec:
         if self.scale == "p":
             return format_p(value)
         if self.unit == "×":
-            return format_ratio(value)
+            return format_error_ratio(value) if self.better == "low" else format_ratio(value)
         return f"{value:.3g}{f' {self.unit}' if self.unit else ''}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,11 +106,6 @@ RUN_VALUES = (
     _seconds("sampling_seconds", "seconds to draw the samples"),
     _seconds("metric_seconds", "seconds to measure them"),
     _of_run("images_seen", "training images so far"),
-    _of_run(
-        "rank",
-        "order of the evaluations: the lowest is the one to keep, the last that is not surely worse than the best",
-        better="low",
-    ),
 )
 """Values that every monitor logs in addition to those of its evaluator."""
 

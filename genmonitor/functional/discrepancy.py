@@ -363,17 +363,16 @@ def views_of_state(
         view: SampleView = Structure.of(like, partition)
         if name == "texture":
             view = Texture.of(Whitening(*(saved.pop(key).to(like) for key in Whitening._fields)), partition)
-        out[name] = GroupKernels(
-            group_names(partition), view, multipliers=MULTIPLIERS, kernel=GaussianKernel(), scales=None, **saved
-        )
+        of = GroupKernels(group_names(partition), view, saved["unit"], MULTIPLIERS, GaussianKernel())
+        out[name] = replace(of, mixture=saved["mixture"], spread=saved["spread"], deviation=saved["deviation"])
     return out
 
 
-def split_statistics(within_fake: Tensor, across: Tensor, within_real: Tensor, blocks: Blocks) -> Tensor:
+def split_statistics(within_fake: PairSums, across: PairSums, within_real: PairSums, blocks: Blocks) -> Tensor:
     """Return how far apart each split's sides are in each group: the largest standardized discrepancy over its kernels.
 
     Args:
-        within_fake: sums over the pairs of each two blocks of the fake side [G, K, blocks, blocks], see `PairSums`.
+        within_fake: sums over pairs of the fake side, and over those of each two blocks.
         across: of a fake and a real block.
         within_real: of two real blocks.
         blocks: what the splits are of.
@@ -382,7 +381,7 @@ def split_statistics(within_fake: Tensor, across: Tensor, within_real: Tensor, b
         float64 [G, splits] on the CPU; -inf for a group in which nothing varies.
     """
     n, m = blocks.counts
-    fake, both, real = within_fake[..., :n, :n], across[..., :n, :m], within_real[..., :m, :m]
+    fake, both, real = within_fake.blocks[..., :n, :n], across.blocks[..., :n, :m], within_real.blocks[..., :m, :m]
     grams = torch.cat([torch.cat([fake, both], -1), torch.cat([both.mT, real], -1)], -2).cpu()
     return standardized(torch.stack([blocks.quadratic_forms(of_group) for of_group in grams])).amax(1)
 

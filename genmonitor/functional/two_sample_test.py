@@ -131,7 +131,7 @@ def pooled_statistics(
     for view in seen if len(seen) == 1 else views:
         kernels, size = seen[view], blocks.size
         sums = (*kernels.both(fake, real, (size, size)), kernels.sums(real, sizes=(size, size)))
-        found.append(split_statistics(*(part.blocks for part in sums), blocks))
+        found.append(split_statistics(*sums, blocks))
     return torch.stack(found).amax(0).masked_fill(constant[:, None], -math.inf)
 
 

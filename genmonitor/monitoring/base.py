@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import html
+import math
 import sys
 import traceback
 from collections.abc import Callable
@@ -74,7 +75,7 @@ class Monitor:
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
         findings: of the last evaluation in this process, the one to look at first.
-        is_best: True if the last evaluation succeeded and no weights before were surely better: these are to be kept.
+        is_best: True if the last evaluation succeeded and none before was better: these weights are to be kept.
         verbose: whether to print what is no warning and no alert.
     """
 
@@ -121,7 +122,7 @@ class Monitor:
         Raises:
             AttributeError: if the evaluator has no order of preference, naming the values that have one.
         """
-        if type(self.evaluator).is_best is Evaluator.is_best:
+        if self.evaluator.best_key is None:
             modes = {"high": "max", "low": "min", None: ""}
             ordered = [x for x in self.evaluator.values() if x.better and not x.detail]
             given = [f"monitor={f'{self.prefix}/{x.key}'!r}, mode={modes[x.better]!r}" for x in ordered]
@@ -129,7 +130,7 @@ class Monitor:
                 f"Expected a monitor that ranks its evaluations, but {type(self).__name__} has no order of preference. "
                 f"Give one of its values: {'; '.join(given) or 'none of them is better high or low'}."
             )
-        return f"{self.prefix}/rank"
+        return f"{self.prefix}/{self.evaluator.best_key}"
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the values in the history, once fitted."""
@@ -238,9 +239,6 @@ class Monitor:
         try:
             with stops_when(told, alone=comm.world_size == 1):
                 samples, evaluation = run_evaluation(self.evaluator, drawn, comm, self.sampler.seed)
-            ranked = comm.broadcast(self.evaluator.is_best(evaluation.values, self.history)) if commits else None
-            if ranked is not None:  # the later of two that chance may have ordered is before the earlier
-                counts["rank"] = (len(self.history) + 1) * (-1 if ranked else 1)
             record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
             history = [*self.history, record]
             alerts = commit_evaluation(self.evaluator, evaluation, history, comm) if commits else []
@@ -254,8 +252,10 @@ class Monitor:
             self._skip(error, moment, comm)
             return None
         self.failures.succeeded()
+        key = self.evaluator.best_key
+        self.is_best = key is not None and commits and all(record[key] < x.get(key, math.inf) for x in self.history)
         self.history.append(record)
-        self.findings, self.is_best = evaluation.findings, bool(ranked)
+        self.findings = evaluation.findings
         return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)
 
     def _publish(self, found: PublishedEvaluation, circumstances: Callable[[], dict[str, Any]]) -> None:

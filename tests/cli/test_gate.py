@@ -19,7 +19,7 @@ VALUES = {"image": 0.99, "p_image": 0.02, "p_1": 0.3, "p_2": 0.005, "error_ratio
         ("p < 0.01", Condition("p", "<", 0.01)),
         ("error_ratio>=3", Condition("error_ratio", ">=", 3.0)),
         (" image<=1e-3 ", Condition("image", "<=", 0.001)),
-        ("structure_vs_best_1 > -2", Condition("structure_vs_best_1", ">", -2.0)),
+        ("vs_best_1 > -2", Condition("vs_best_1", ">", -2.0)),
     ],
 )
 def test_conditions(text, expected):

@@ -12,7 +12,7 @@ import genmonitor
 from genmonitor import PixelPartition, compare
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.findings import headlines
-from genmonitor.evaluation.regions.metrics import RealRegions, both_views
+from genmonitor.evaluation.regions.metrics import RealRegions
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.functional import two_sample_test
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
@@ -83,7 +83,7 @@ def test_regions_are_found_where_none_are_given():
 def test_differences_are_those_of_the_function(two):
     real, *sets = REAL[drawn(120, 300)], DARK[drawn(120, 120)], LIGHT[drawn(120, 120)]
     compared = RealRegions(two.evaluator.fitted.metrics.fixed, real)
-    sides = [both_views(compared.measure(images).influences) for images in sets]
+    sides = [compared.measure(images).influence for images in sets]
     found = relative_similarity_from_influences(*sides, alternative="different")
     for name, test in found.items():
         expected = {field: float(value) for field, value in test._asdict().items()}

@@ -112,14 +112,14 @@ def test_region_values_are_all_declared(shared):
     assert better["error_ratio_2"] == better["mmd"] == better["structure_1"] == "low"
     assert better["share_1"] is better["p_image"] is None
     details = {key for key, spec in specs.items() if spec.detail}
-    assert {"baseline_image", "p_1", "structure_vs_best_image", "share_2", "structure_1", "violations"} <= details
+    assert {"baseline_image", "p_1", "vs_best_image", "share_2", "structure_1", "violations"} <= details
     assert not details & {"image", "cluster_1", "error_ratio_1", "structure_image", "mmd", "product"}
 
 
 def test_region_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
     presenter = evaluator.presenter()
-    evaluation = replace(evaluation, findings=evaluator.findings(evaluation, history))
+    evaluation = replace(evaluation, between=False, findings=evaluator.findings(evaluation, history))
     found, drawn = presenter.fit_figures(), presenter.figures(evaluation, history, samples_of(BAD))
     assert "clusters" in found
     assert {"curves", "samples"} <= drawn.keys()
@@ -163,8 +163,8 @@ def test_region_commit_alerts_once_when_a_region_got_worse():
     assert first == second == fourth == []
     (alert,) = third
     assert alert.area.region == dark_region(evaluator)
-    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) got worse since epoch 1, distance at epoch 2:")
-    assert "at its best within chance at epoch 0" in alert.text
+    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) got worse since epoch 1: error ratio 1.")
+    assert "1 × (chance) at epoch 0, its best" in alert.text
 
 
 @pytest.mark.parametrize(("noise", "alerts"), [(0.01, 0), (0.5, 1)])
@@ -355,7 +355,7 @@ def test_region_values_of_a_second_evaluation_hold_the_change():
     evaluator, history = fitted(), []
     first, second = (evaluate(evaluator, images, history).values for images in (GOOD, BAD))
     assert not any("vs_best" in name for name in first)
-    assert second[dark_region(evaluator).replace("cluster", "structure_vs_best")] < -2
+    assert second[dark_region(evaluator).replace("cluster", "vs_best")] < -2
 
 
 def test_regions_are_found_the_same_at_every_seed():

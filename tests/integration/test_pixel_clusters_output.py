@@ -36,7 +36,7 @@ SCALARS = [
     *(f"error_ratio_{name.removeprefix('cluster_')}" for name in ["image", *PLANTED_REGIONS]),
     *(
         f"{measure}_{name.removeprefix('cluster_')}"
-        for measure in ("p", "structure", "texture", "structure_vs_best", "texture_vs_best")
+        for measure in ("p", "structure", "texture", "vs_best")
         for name in ["image", *PLANTED_REGIONS]
     ),
     "spread",
@@ -54,7 +54,6 @@ SCALARS = [
     "sampling_seconds",
     "metric_seconds",
     "images_seen",
-    "rank",
 ]
 LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p_image"}
 LOGGED |= {"structure_image", "texture_image"}

@@ -145,7 +145,7 @@ def trained(tmp_path_factory):
 
 def of_this_epoch(monitor):
     """Return the last record without what compares it with those before."""
-    return {name: value for name, value in measured(monitor)[-1].items() if name != "rank" and "vs_best" not in name}
+    return {name: value for name, value in measured(monitor)[-1].items() if "vs_best" not in name}
 
 
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")  # of the checkpoints
@@ -160,7 +160,7 @@ def test_other_settings_are_said_and_all_is_made_anew(tmp_path, trained, name, v
     run(tmp_path / "fresh", fresh, epochs=2)
     assert fixed(resumed) == fixed(fresh)
     assert [record["epoch"] for record in resumed.history] == [1]  # the old curve has other clusters
-    assert measured(resumed)[-1]["rank"] == -1  # the first of its curve is the best so far
+    assert resumed.is_best  # the first of its curve
     assert of_this_epoch(resumed) == of_this_epoch(fresh)
     assert "epoch 1" in resumed.summary()
 

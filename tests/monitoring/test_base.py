@@ -44,7 +44,7 @@ def test_a_summary_before_the_first_evaluation_says_so(make):
 def test_the_key_of_a_monitor_without_an_order_is_refused(make, advice):
     with pytest.raises(AttributeError, match="ranks its evaluations.*no order of preference.*" + advice):
         make().key  # noqa: B018
-    assert PixelClusterMonitor(prefix="a").key == "a/rank"
+    assert PixelClusterMonitor(prefix="a").key == "a/error_ratio_image"
 
 
 GIVEN = {

@@ -18,8 +18,8 @@ LEVEL = 0.001
 """Level of a change, for all readings together: the least that 999 permutations allow."""
 MANY = 0.3
 """Part of the images that must show a change: less comes and goes while a generator learns."""
-FARTHER = 1.5
-"""Times the distance at the best evaluation, 1 at least, beyond which an evaluation may be worse: less is chance."""
+FARTHER = 1.25
+"""Times the error ratio of the best evaluation, 1 at least, beyond which one may be worse: less is chance."""
 LOOKED_AT = 500
 """Images a side at most."""
 

@@ -13,8 +13,8 @@ from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.changes import Change
-from genmonitor.evaluation.regions.metrics import Influences
 from genmonitor.evaluation.results import Evaluation
+from genmonitor.functional.mmd_influence import MMDInfluence
 
 SAME = 0.3
 """Part of the area of two findings that they share at least, if they are about one place."""
@@ -42,14 +42,14 @@ class RegionEvaluation(Evaluation):
     """Values, and what a later evaluation is compared by.
 
     Attributes:
-        influences: of the samples of all processes; None where there are too few to compare.
+        influence: of the samples of all processes; None where there are too few to compare.
         diagnosed: where and what is wrong; nothing where there are too few to compare.
         classes: what was found of each class; empty without labels, and where nothing was diagnosed.
         between: whether it is between two diagnoses.
         change: what is worse than at the best evaluation; None where samples are an encoder's, or too few.
     """
 
-    influences: Influences | None
+    influence: MMDInfluence | None
     diagnosed: Diagnosed = field(default=Diagnosed())
     classes: tuple[ClassResult, ...] = ()
     between: bool = False

@@ -21,14 +21,17 @@ from genmonitor.evaluation.data.images import MAX_HELD, ImageSet, fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, split_reference
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
+from genmonitor.evaluation.regions.values import CONSTANT, IMAGE
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.functional.discrepancy import view_kernels, views_state
+from genmonitor.functional.discrepancy import group_names, view_kernels, views_state
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
 REFERENCE, REFERENCE_BYTES = 1000, 2**28
 """Real images that fix the views, fewer where they are large, but never fewer than are compared."""
+ERROR = "error of "
+"""What the names of distances begin with in a draw of the baseline."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Regions:
         partition: the regions.
         kernel: with its gamma set.
         baseline: what real images score in place of generated ones, by value.
+        chance: distance of real images in place of generated ones, the median, by region, see `error_ratios`.
         value_range: lowest and highest value of a pixel.
         views: both views of images and their kernels, by real images that are not compared, see `views_state`.
         cka: the matrix that the clusters were found in, None where they were given or taken from a saved state.
@@ -52,6 +56,7 @@ class Regions:
     baseline: dict[str, Band] = field(default_factory=dict)
     value_range: tuple[float, float] = (0.0, 1.0)
     views: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    chance: dict[str, float] = field(default_factory=dict)
     cka: Tensor | None = None
     average: Tensor | None = None
     linkage: Linkage | None = None
@@ -61,11 +66,21 @@ class Regions:
         """Return notes for the user about clusters that are unstable or too scattered to name."""
         return region_notes(self.partition, self.stability) if self.stability else ()
 
+    def error_ratios(self, error: Mapping[str, float]) -> dict[str, float]:
+        """Return distances of image and regions as multiples of what real images have in place of generated ones.
+
+        Pixels that never vary are measured by what the image has.
+        """
+        of_image = self.chance[IMAGE] or 1.0
+        apart = {name: of_image if name == CONSTANT else self.chance[name] or of_image for name in error}
+        return {name: distance / apart[name] for name, distance in error.items()}
+
     def to_manifest(self) -> RegionsManifest:
         """Return plain Python only, without the partition, which is a file, and what is drawn once."""
         return {
             "gamma": self.kernel.resolved_gamma,
             "baseline": {name: list(band) for name, band in self.baseline.items()},
+            "chance": dict(self.chance),
             "range": list(self.value_range),
             "linkage": self.linkage,
             "stability": dict(self.stability),
@@ -87,6 +102,7 @@ class Regions:
             {name: (band[0], band[1], band[2]) for name, band in state["baseline"].items()},
             (float(state["range"][0]), float(state["range"][1])),
             {view: dict(tensors) for view, tensors in state["views"].items()},
+            dict(state["chance"]),
             linkage=state["linkage"],
             stability=dict(state["stability"]),
         )
@@ -145,7 +161,9 @@ class RegionFinder:
         )
         del images, sites  # large ones fit in memory once, and the baseline needs others
         found = replace(found, views=self._views(split, found.partition, device))
-        return replace(found, baseline=self._baseline(split, found, device, progress))
+        baseline = self._baseline(split, found, device, progress)
+        chance = {name: baseline.pop(ERROR + name)[1] for name in group_names(found.partition)}
+        return replace(found, baseline=baseline, chance=chance)
 
     def compared(self, regions: Regions) -> Compared:
         """Return what is fixed for a run of how images are compared."""
@@ -181,8 +199,9 @@ class RegionFinder:
         compared, names = RealRegions(self.compared(found), real), ("image", "product", *regions, "mmd")
 
         def measure(draw: Tensor) -> dict[str, float]:
-            values = compared.measure(self.to_sites(draw.to(device)), testable=False).values
-            return {name: values[name] for name in names}
+            found = compared.measure(self.to_sites(draw.to(device)), testable=False)
+            errors = {ERROR + name: error for name, error in found.error.items()}
+            return {name: found.values[name] for name in names} | errors
 
         similarities, drawn = [*regions, "image", "product"], split.baseline
         if len(drawn) < DRAWS * of.n_samples and 4 * len(drawn) * math.prod(drawn.shape) <= MAX_HELD:

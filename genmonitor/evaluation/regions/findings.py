@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from genmonitor._formatting import format_distance, format_p, format_ratio
+from genmonitor._formatting import format_error_ratio, format_p
 from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change, recovered
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.functional.mmd_influence import MMDInfluence
@@ -20,12 +20,7 @@ from genmonitor.functional.relative_similarity import check_comparable, relative
 from genmonitor.partition import PixelPartition
 
 Records = Sequence[Mapping[str, float]]
-BY_CHANCE = 2.0
-"""Distances up to it, in standard deviations of chance, are what real images have in place of generated ones."""
 UNTESTED = f"Too few images for a verdict: a test needs {MIN_SAMPLES} on each side."
-
-LEAST_BEST = 2.0
-"""Standard deviations of chance as which a best value below them counts: less cannot be told from real images."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +45,8 @@ class RegionFindings:
 
         Args:
             records: one or more, the oldest first.
-            best: epoch of the best evaluation of each distance, by key, which may be of another run; that of the
-                smallest in the records by default.
+            best: epoch of the best evaluation of each region, which may be of another run; that of the smallest error
+                ratio in the records by default.
 
         Example:
             >>> halves = PixelPartition.grid((4, 4), 1, 2)
@@ -67,13 +62,10 @@ class RegionFindings:
         return (self._verdict(records, ranked), *states, *self._changes(records, ranked, best or {}))
 
     def ranked(self, record: Mapping[str, float]) -> list[str]:
-        """Return the regions, those that differ most first.
-
-        Of regions with one p-value, such as the smallest that the permutations allow, the larger error ratio is first.
-        """
-        p, ratio = self.values.p, self.values.error_ratio
+        """Return the regions by their error ratio, the largest first, those that differ before the others."""
+        ratio = self.values.error_ratio
         names = self.partition.regions()
-        return sorted(names, key=lambda name: (record.get(p[name], 1.0), -record.get(ratio[name], 0.0)))
+        return sorted(names, key=lambda name: (not self._differs(record, name), -record.get(ratio[name], 0.0)))
 
     def most_different(self, record: Mapping[str, float]) -> str | None:
         """Return the region that differs most from real images; None where there is no evidence that one does."""
@@ -81,50 +73,36 @@ class RegionFindings:
         return first if self._differs(record, first) else None
 
     def scores(self, record: Mapping[str, float]) -> dict[str, float]:
-        """Return by how many standard errors each distance is better than at its best, by key; nan where not known."""
-        return {
-            key: record.get(self.values.vs_best[view][name], math.nan)
-            for view, keys in self.values.distance.items()
-            for name, key in keys.items()
-            if name != IMAGE
-        }
+        """Return by how many standard errors each region is better than at its best; nan where that is not known."""
+        return {name: record.get(self.values.vs_best[name], math.nan) for name in self.partition.regions()}
 
     def got_worse(self, records: Records, region: str, best: Mapping[str, float]) -> Finding:
-        """Return the finding that a region is farther from real images than at its best, in one view or both.
+        """Return the finding that a region is farther from real images than at its best.
 
         Args:
             records: the last is the evaluation that is worse.
             region: its name.
-            best: epoch of the best evaluation of each distance, by key.
+            best: epoch of the best evaluation of each region.
         """
-        last, p, area = records[-1], self._p_of_change(records[-1], worse=True), self.area(region)
-        keys = {view: of[region] for view, of in self.values.distance.items()}
-        worse = sorted((view for view in keys if differs(p[keys[view]])), key=lambda view: p[keys[view]])
-        first = keys[worse[0]]
-        lasting = list(takewhile(lambda x: differs(self._p_of_change(x, worse=True)[first]), reversed(records)))
+        last, key, area = records[-1], self.values.error_ratio[region], self.area(region)
+        p = self._p_of_change(last, worse=True)[region]
+        lasting = list(takewhile(lambda x: differs(self._p_of_change(x, worse=True)[region]), reversed(records)))
         since = lasting[-1]["epoch"] if len(lasting) > 1 else None
-        changes = [f"{view} {self._change(records, keys[view], best)} ({format_p(p[keys[view]])})" for view in worse]
+        epoch = best.get(region)
+        if epoch is None:
+            epoch = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
+        at_best = next((x[key] for x in records[:-1] if x.get("epoch") == epoch and key in x), None)
+        then = "less" if at_best is None else format_error_ratio(at_best)
         text = (
-            f"{area} got worse{'' if since is None else f' since epoch {since:g}'}, distance at epoch "
-            f"{last['epoch']:g}: {', '.join(changes)}."
+            f"{area} got worse{'' if since is None else f' since epoch {since:g}'}: error ratio "
+            f"{format_error_ratio(last[key])} at epoch {last['epoch']:g}, {then} at epoch {epoch:g}, its best "
+            f"({format_p(p)})."
         )
-        verdict = (
-            f"{' and '.join(worse)} worse than at {'its' if len(worse) == 1 else 'their'} best ({format_p(p[first])})"
-        )
-        return Finding(text, area, verdict, first, False, p[first], since)
+        return Finding(text, area, f"worse than at its best ({format_p(p)})", key, False, p, since)
 
     def recovered(self, region: str) -> Finding:
         """Return the finding that a region which got worse is no longer far from its best: its alert is over."""
         return recovered(self.area(region), next(iter(self.values.distance.values()))[region])
-
-    def _change(self, records: Records, key: str, best: Mapping[str, float]) -> str:
-        """Return a distance and its best in words; the best of the records where another run's is not known."""
-        epoch = best.get(key)
-        if epoch is None:
-            epoch = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
-        at_best = next((x[key] for x in records[:-1] if x.get("epoch") == epoch and key in x), None)
-        then = "less" if at_best is None else format_distance(at_best) if at_best > BY_CHANCE else "within chance"
-        return f"{format_distance(records[-1][key])}, at its best {then} at epoch {epoch:g}"
 
     def area(self, region: str) -> Area:
         """Return a region with its place in words."""
@@ -143,7 +121,8 @@ class RegionFindings:
             of = f"{count} of {len(ranked)}" if count < len(ranked) else "Both" if count == 2 else f"All {count}"
             others = "" if count == 1 else f" {of} regions differ."
             # the ratio of pixels that never vary is of the image's error: it says little of them
-            ratio = "" if worst == CONSTANT else f": error ratio {format_ratio(last[self.values.error_ratio[worst]])}"
+            ratio = format_error_ratio(last[self.values.error_ratio[worst]])
+            ratio = "" if worst == CONSTANT else f": error ratio {ratio}"
             text = (
                 f"{self.area(worst)} differs from real images{_in_words(since, records)}{ratio} "
                 f"({format_p(last[p[worst]])}).{others}"
@@ -181,17 +160,16 @@ class RegionFindings:
         last, found = records[-1], []
         worse, better = (self._p_of_change(last, worse=worse) for worse in (True, False))
         for name in ranked:
-            keys = {view: of[name] for view, of in self.values.distance.items()}
-            if any(differs(worse[key]) for key in keys.values()):
+            if differs(worse[name]):
                 found.append(self.got_worse(records, name, best))
-            for view in (view for view, key in keys.items() if differs(better[key])):
-                key, verdict = keys[view], f"{view} better than ever before ({format_p(better[keys[view]])})"
-                text = f"{self.area(name)}: {verdict}: distance from real images {format_distance(last[key])}."
-                found.append(Finding(text, self.area(name), verdict, key, None, better[key], detail=True))
+            elif differs(better[name]):
+                key, verdict = self.values.error_ratio[name], f"better than ever before ({format_p(better[name])})"
+                text = f"{self.area(name)}: {verdict}: error ratio {format_error_ratio(last[key])}."
+                found.append(Finding(text, self.area(name), verdict, key, None, better[name], detail=True))
         return found
 
     def _p_of_change(self, record: Mapping[str, float], *, worse: bool) -> dict[str, float]:
-        """Return p-values of the distances' change from their best, by key, 1 where there is none."""
+        """Return p-values of the regions' change from their best, 1 where there is none."""
         return p_values_of_change(self.scores(record), worse=worse)
 
     def _differs(self, record: Mapping[str, float], region: str) -> bool:
@@ -213,15 +191,17 @@ class BestSoFar:
     """Keeps the influences of each region's best evaluation: all that a later one needs to be compared with it.
 
     Attributes:
-        epochs: of each region's best evaluation.
+        epochs: of each region's best evaluation, that of the smallest error ratio.
+        ratios: these error ratios.
     """
 
     def __init__(self) -> None:
         self._influence: MMDInfluence | None = None
         self.epochs: dict[str, float] = {}
+        self.ratios: dict[str, float] = {}
 
     def scores(self, current: MMDInfluence) -> dict[str, float]:
-        """Return by how many standard errors each region's MMD² is lower than at its best before; {} at first.
+        """Return by how many standard errors each region's distance is lower than at its best before; {} at first.
 
         Sample i of all evaluations has one seed, so samples are compared in pairs. nan where real images do not vary.
         """
@@ -234,36 +214,27 @@ class BestSoFar:
             for name, test in found.items()
         }
 
-    def farther_by(self, current: MMDInfluence, factor: float) -> set[str]:
-        """Name the regions whose MMD² is so many times that of their best before, at one of the kernel's gammas.
+    def farther_by(self, ratios: Mapping[str, float], factor: float) -> set[str]:
+        """Name the regions whose error ratio is so many times that of their best before, which counts as 1 at least."""
+        return {name for name, best in self.ratios.items() if ratios[name] >= factor * max(best, 1.0)}
 
-        What was as near to real images as these are to each other counts as far from them as chance may bring it.
-
-        The mean over gammas alone would hide faults of a generator that is far from real images: under noise in all
-        pixels the narrow Gaussians are so far off that the mean hardly moves, and the wide ones see the rest.
-        """
-        best = self._comparable(current)
-        if best is None:
-            return set()
-        least = LEAST_BEST * best.by_chance
-        farther = (current.by_gamma >= factor * torch.maximum(best.by_gamma, least)).any(1)
-        return {name for name, yes in zip(current.regions, farther.tolist(), strict=True) if yes}
-
-    def update(self, current: MMDInfluence, epoch: float) -> None:
+    def update(self, current: MMDInfluence, ratios: Mapping[str, float], epoch: float) -> None:
         """Take note of an evaluation; where it cannot be compared with those before, it is the first."""
         best = self._comparable(current)
         if best is None:
-            self._influence, self.epochs = current, dict.fromkeys(current.regions, epoch)
+            self._influence, self.ratios = current, dict(ratios)
+            self.epochs = dict.fromkeys(current.regions, epoch)
             return
-        better = current.mmd < best.mmd
-        self.epochs |= {name: epoch for name, yes in zip(current.regions, better.tolist(), strict=True) if yes}
+        better = torch.tensor([ratios[name] < self.ratios[name] for name in current.regions])
+        names = [name for name, yes in zip(current.regions, better.tolist(), strict=True) if yes]
+        self.epochs |= dict.fromkeys(names, epoch)
+        self.ratios |= {name: ratios[name] for name in names}
         rows = better[:, None]
         self._influence = best._replace(
             mmd=torch.where(better, current.mmd, best.mmd),
             fake=torch.where(rows, current.fake, best.fake),
             real=torch.where(rows, current.real, best.real),
             second_order=torch.where(better, current.second_order, best.second_order),
-            by_gamma=torch.where(rows, current.by_gamma, best.by_gamma),
         )
 
     def _comparable(self, current: MMDInfluence) -> MMDInfluence | None:
@@ -282,11 +253,12 @@ class BestSoFar:
         if self._influence is None:
             return {}
         influence = self._influence._asdict()
-        return {"influence": influence | {"regions": list(influence["regions"])}, "epochs": dict(self.epochs)}
+        influence |= {"regions": list(influence["regions"])}
+        return {"influence": influence, "epochs": dict(self.epochs), "ratios": dict(self.ratios)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state."""
-        self._influence, self.epochs = None, {}
+        self._influence, self.epochs, self.ratios = None, {}, {}
         if state:
             self._influence = MMDInfluence(**state["influence"] | {"regions": tuple(state["influence"]["regions"])})
-            self.epochs = dict(state["epochs"])
+            self.epochs, self.ratios = dict(state["epochs"]), dict(state["ratios"])

@@ -14,7 +14,7 @@ from torch import Tensor
 from genmonitor._validation import check_samples
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
-from genmonitor.functional.discrepancy import PairSums, View, split_statistics, views_of_state
+from genmonitor.functional.discrepancy import PairSums, View, group_names, split_statistics, views_of_state
 from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_within
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.mmd_influence import MMDInfluence, influence_of
@@ -22,8 +22,8 @@ from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks, familywi
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.partition import PixelPartition
 
-Influences = Mapping[View, MMDInfluence]
-"""Of each view of the images."""
+ADDED = ("mmd", "fake", "real", "second_order", "real_mean")
+"""What influences of both views have in sum."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,19 @@ class RegionMeasures(NamedTuple):
 
     Attributes:
         values: CMS, shares and MMD.
+        error: distance of image and regions from real ones, both views together: the root of a biased MMD².
         p: p-values by region.
-        influences: what a later evaluation is compared by, on the CPU.
+        distances: of each view by region: MMD² in standard deviations of chance, mean over the gammas.
+        influence: of both views together, on the CPU: what a later evaluation is compared by.
         fake: generated images of all processes [N, C, H, W].
         real: the real ones that they are compared with.
     """
 
     values: dict[str, float]
+    error: dict[str, float]
     p: Mapping[str, float] = MappingProxyType({})
-    influences: Influences | None = None
+    distances: Mapping[View, dict[str, float]] = MappingProxyType({})
+    influence: MMDInfluence | None = None
     fake: Tensor | None = None
     real: Tensor | None = None
 
@@ -110,6 +114,9 @@ class RealRegions:
         self._means: Tensor | None = None
         if type(fixed.kernel) is GaussianKernel and fixed.block_size is None:
             self.views["structure"] = replace(self.views["structure"], gamma=fixed.kernel.gamma)
+        # each view counts by one over what its MMD varies by among real images; one where these never vary as the image
+        varies = {view: _or_images(of.deviation, real) for view, of in self.views.items()}
+        self._counts = {view: (varies["structure"] / x).nan_to_num(1, 1) for view, x in varies.items()}
 
     def measure(self, fake: Tensor, testable: bool = True) -> RegionMeasures:
         """Compare generated images [N, C, H, W] with the real ones, in one pass over the distances of each view."""
@@ -123,20 +130,26 @@ class RealRegions:
             within = {view: kernels.sums(y, sizes=(size, size)) for view, kernels in self.views.items()}
             self._in_blocks = {size: within}
         statistics, influences, means = [], {}, None
+        squared = torch.zeros_like(self._counts["structure"])
         for view, kernels in self.views.items():
             sums = (*kernels.both(x, y, (size, size)), self._in_blocks[size][view])
+            squared += self._counts[view] * _biased(*sums)
             if kernels.gamma is not None:
                 means = KernelMeans.of_sums(*sums)
             if testable:
-                statistics.append(split_statistics(*(part.blocks for part in sums), blocks))
-                influences[view] = _on_cpu(influence_of(kernels, *sums), blocks)
+                statistics.append(split_statistics(*sums, blocks))
+                influences[view] = influence_of(kernels, *sums)
         values = self._values(self._kernel_means(fake) if means is None else means)
+        names = group_names(self.fixed.partition)
+        error = dict(zip(names, squared.sqrt().tolist(), strict=True))
         if not testable:
-            return RegionMeasures(values)
-        largest, regions = torch.stack(statistics).amax(0), list(self.fixed.partition.regions())
+            return RegionMeasures(values, error)
+        largest = torch.stack(statistics).amax(0)
         of_groups = [*familywise_p_values(largest[:1]).tolist(), *familywise_p_values(largest[1:]).tolist()]
-        p = dict(zip(["image", *regions], of_groups, strict=True))
-        return RegionMeasures(values, p, influences, fake, self.real)
+        p = dict(zip(names, of_groups, strict=True))
+        of_views = {view: distances(influence) for view, influence in influences.items()}
+        together = _on_cpu(both_views(influences, self._counts), blocks)
+        return RegionMeasures(values, error, p, of_views, together, fake, self.real)
 
     def _kernel_means(self, fake: Tensor) -> KernelMeans:
         """Average a kernel that needs distances, or blocks, of its own."""
@@ -160,6 +173,18 @@ def _checked(name: str, maps: Tensor, partition: PixelPartition) -> Tensor:
     return x
 
 
+def _biased(fake: PairSums, across: PairSums, real: PairSums) -> Tensor:
+    """Return MMD² of the mixture in each group with pairs of a sample with itself: float64 [groups], at least 0."""
+    n, m = across.rows.shape[1], across.columns.shape[1]
+    within = fake.rows.sum(1) / n**2 + real.rows.sum(1) / m**2
+    return (within - 2 * across.rows.sum(1) / (n * m)).clamp_min(0)
+
+
+def _or_images(deviation: Tensor | None, like: Tensor) -> Tensor:
+    assert deviation is not None  # of balanced kernels
+    return torch.where(deviation > 0, deviation, deviation[:1]).to(like.device)
+
+
 def _on_cpu(found: MMDInfluence, blocks: Blocks) -> MMDInfluence:
     """Return influences on the CPU, in the order of the samples rather than of their blocks."""
     fake, real = (of[:, order.argsort()] for of, order in ((found.fake, blocks.fake), (found.real, blocks.real)))
@@ -177,12 +202,22 @@ def distances(influence: MMDInfluence) -> dict[str, float]:
     return dict(zip(influence.regions, found.tolist(), strict=True))
 
 
-def both_views(influences: Influences) -> MMDInfluence:
+def both_views(influences: Mapping[View, MMDInfluence], counts: Mapping[View, Tensor]) -> MMDInfluence:
     """Return the discrepancy that sums those of both views: its kernel is the sum of theirs.
 
     The terms of second order that the views share are left out, which makes its standard errors too large rather than
     too small.
+
+    Args:
+        influences: of each view.
+        counts: weight of each view in each region [R].
     """
-    structure, texture = influences["structure"], influences["texture"]
-    added = ("mmd", "fake", "real", "second_order", "real_mean")
-    return structure._replace(**{name: getattr(structure, name) + getattr(texture, name) for name in added})
+    total: dict[str, Any] = {name: torch.zeros_like(getattr(influences["structure"], name)) for name in ADDED}
+    for view, influence in influences.items():
+        count = counts[view][:, None]
+        for name in ("fake", "real"):
+            total[name] += count * getattr(influence, name)
+        for name in ("mmd", "real_mean"):
+            total[name] += counts[view] * getattr(influence, name)
+        total["second_order"] += counts[view].square() * influence.second_order
+    return influences["structure"]._replace(**total)

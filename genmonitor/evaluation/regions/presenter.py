@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from genmonitor._formatting import format_cms, format_p, format_ratio
+from genmonitor._formatting import format_cms, format_error_ratio, format_p
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.classes import class_data, class_table
@@ -40,8 +40,8 @@ SAMPLES = 64
 SHOWN = 40
 """Images shown one by one: rows of 4, 5, 8 and 10 are full."""
 TABLE_NOTES = {
-    "error ratio": "5 × = five times the error that real images score; a few unusual images can raise it by chance, "
-    "and p says whether it is more than that",
+    "error ratio": "5 × = five times as far from real images as others of these are; p says whether it is more than "
+    "chance",
     "share": "part of the image's loss",
 }
 
@@ -72,7 +72,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
         """Return one line about an evaluation, the finding first."""
-        p, ratio = record.get(self.values.p[IMAGE]), format_ratio(record[self.values.error_ratio[IMAGE]])
+        p, ratio = record.get(self.values.p[IMAGE]), format_error_ratio(record[self.values.error_ratio[IMAGE]])
         image = f"Image: CMS {format_cms(record[IMAGE])}, error ratio {ratio}{'' if p is None else f' ({format_p(p)})'}"
         return f"{findings[0]} {image}; product of the regions {format_cms(record['product'])}{when(record)}"
 
@@ -299,7 +299,7 @@ def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
             name,
             of["sites"],
             format_cms(of["cms"]),
-            format_ratio(of["error_ratio"]) if of["label"] else "–",
+            format_error_ratio(of["error_ratio"]) if of["label"] else "–",
             f"{100 * of['share']:z.0f} %",
             of["where"],
             of["verdict"],

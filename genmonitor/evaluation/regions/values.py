@@ -23,20 +23,12 @@ _CMS = ValueSpec(
     column="CMS",
     better="high",
 )
-_DISTANCE = "in standard deviations of chance: 0 ± 2 where nothing is wrong. Alerts watch it"
-_VS_BEST = ValueSpec(
-    "vs_best",
-    "standard errors by which the distance is lower than at its best evaluation before; below 0: it got worse",
-    scale="signed",
-    better="high",
-    detail=True,
-    repeatable=False,
-)
+_DISTANCE = "in standard deviations of chance: 0 ± 2 where nothing is wrong"
 _MEASURES = {
     "error_ratio": ValueSpec(
         "error_ratio",
-        "error 5 × = five times the error that real images score; 1 × = as good as real; the p-value says whether a "
-        "large one is more than chance",
+        "distance from real images, in structure and texture together: 5 × = five times that of real images in place "
+        "of generated ones; 1 × or less = as near as these. Order of regions, alerts and the best evaluation go by it",
         scale="log",
         unit="×",
         chart="Error ratio",
@@ -65,10 +57,16 @@ _MEASURES = {
         chart="Texture: distance from real images",
         better="low",
     ),
-    "structure_vs_best": replace(
-        _VS_BEST, key="structure_vs_best", chart="Structure: change since its best evaluation"
+    "vs_best": ValueSpec(
+        "vs_best",
+        "standard errors by which the distance of both views is lower than at the best evaluation before; below 0: it "
+        "got worse",
+        scale="signed",
+        chart="Change since the best evaluation",
+        better="high",
+        detail=True,
+        repeatable=False,
     ),
-    "texture_vs_best": replace(_VS_BEST, key="texture_vs_best", chart="Texture: change since its best evaluation"),
     "share": ValueSpec(
         "share",
         "part of the image's loss that a region contributes; all sum to 1",
@@ -186,8 +184,8 @@ class RegionValues:
         baselines: keys of the values that have a baseline.
 
     Attributes:
-        error_ratio, p, share: keys by region, the image among them but for the share.
-        distance, vs_best: keys by view, then by region.
+        error_ratio, p, vs_best, share: keys by region, the image among them but for the share.
+        distance: keys by view, then by region.
         baseline: keys by the key of the value whose baseline it is.
         specs: all declarations.
 
@@ -205,8 +203,8 @@ class RegionValues:
             for measure in _MEASURES
         }
         self.error_ratio, self.p, self.share = keys["error_ratio"], keys["p"], keys["share"]
+        self.vs_best = keys["vs_best"]
         self.distance = {view: keys[view] for view in VIEWS}
-        self.vs_best = {view: keys[f"{view}_vs_best"] for view in VIEWS}
         self.baseline = {key: region_key("baseline", key) for key in baselines}
         self.specs = (
             *(replace(_CMS, key=name, region=name, detail=name == CONSTANT) for name in names),

@@ -87,7 +87,7 @@ def quietly(line):
 
 
 def replayable(record):
-    names = record.keys() - {"epoch", "step", "images_seen", "rank"}
+    names = record.keys() - {"epoch", "step", "images_seen"}
     return {k: v for k, v in record.items() if k in names and not k.startswith("baseline_") and "vs_best" not in k}
 
 

@@ -5,9 +5,10 @@ from _helpers.evaluations import halves
 
 from genmonitor import CosineMeanSimilarity, GaussianKernel, LaplacianKernel, MaximumMeanDiscrepancy, PixelPartition
 from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess
-from genmonitor.evaluation.regions.metrics import Compared, RegionMetrics, both_views, distances
+from genmonitor.evaluation.regions.metrics import Compared, RegionMetrics, distances
 from genmonitor.functional import mmd_influence
-from genmonitor.functional.discrepancy import view_kernels, views_state
+from genmonitor.functional.discrepancy import MULTIPLIERS, view_kernels, views_state
+from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.whitening import Whitening
 
@@ -24,8 +25,8 @@ def metrics_of(testable=True, real=REAL, **given):
     return RegionMetrics(fixed(**given), real, testable)
 
 
-def measured(testable=True, updates=(FAKE,), **given):
-    metrics = metrics_of(testable, **given)
+def measured(testable=True, updates=(FAKE,), real=REAL, **given):
+    metrics = metrics_of(testable, real, **given)
     for images in updates:
         metrics.update(images)
     return metrics.compute(SingleProcess())
@@ -66,31 +67,78 @@ def test_region_metrics_forget_the_evaluation_before():
     assert measured(updates=(halves(24, seed=9), FAKE))[:2] == measured()[:2]
 
 
+def view_influences(fake, real, by):
+    """Influences in both views, whose images are whitened by others, by the plain function."""
+    whitening = Whitening.of(by)
+    seen = [whitening(images) for images in (fake, real)]
+    inside = [COLUMNS.labels == label for label in COLUMNS.labels.unique()]
+    apart = [sum(whitening(images, mask) for mask in inside) for images in (fake, real)]
+    whole, regions = mmd_influence(*seen), mmd_influence(*apart, partition=COLUMNS)
+    texture = [torch.cat([of_image, of_region[1:]]) for of_image, of_region in zip(whole[1:], regions[1:], strict=True)]
+    return mmd_influence(fake, real, partition=COLUMNS), MMDInfluence(regions[0], *texture)
+
+
 @pytest.mark.parametrize("size", [24, 120])
-def test_region_metrics_keep_what_a_later_evaluation_is_compared_by(size):
+def test_both_views_count_by_what_they_vary_by_among_real_images(size):
     """The views of real images that are not compared; of the same images `mmd_influence` has the same ones."""
     real, fake = halves(size), halves(size, seed=1, dark=0.7)
     metrics = metrics_of(real=real, training=real)
     metrics.update(fake)
-    influences, whitening = metrics.compute(SingleProcess()).influences, Whitening.of(real)
-    seen = [whitening(images) for images in (fake, real)]
-    inside = [COLUMNS.labels == label for label in COLUMNS.labels.unique()]
-    apart = [sum(whitening(images, mask) for mask in inside) for images in (fake, real)]
-    expected = mmd_influence(fake, real, partition=COLUMNS)
-    for found, exact in zip(influences["structure"][1:], expected[1:], strict=True):
-        torch.testing.assert_close(found, exact, rtol=1e-4, atol=2e-6)
-    whole, regions = mmd_influence(*seen), mmd_influence(*apart, partition=COLUMNS)
-    for found, of_image, of_region in zip(influences["texture"][1:], whole[1:], regions[1:], strict=True):
-        torch.testing.assert_close(found, torch.cat([of_image, of_region[1:]]), rtol=1e-4, atol=2e-6)
+    found = metrics.compute(SingleProcess())
+    structure, texture = view_influences(fake, real, real)
+    varies = {view: tensors["deviation"] for view, tensors in fixed(training=real).views.items()}
+    count = varies["structure"] / varies["texture"]
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(found.influence.mmd, structure.mmd + count * texture.mmd, **close)
+    torch.testing.assert_close(found.influence.fake, structure.fake + count[:, None] * texture.fake, **close)
+    torch.testing.assert_close(found.influence.real, structure.real + count[:, None] * texture.real, **close)
+    second_order = structure.second_order + count**2 * texture.second_order
+    torch.testing.assert_close(found.influence.second_order, second_order, rtol=1e-3, atol=1e-9)
+    for view, influence in (("structure", structure), ("texture", texture)):
+        assert found.distances[view] == pytest.approx(distances(influence), rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [24, 120])
+def test_error_is_the_root_of_the_biased_mmd_of_both_views(size):
+    real, fake = halves(size + 6), halves(size, seed=1, dark=0.7)
+    found, of = measured(updates=(fake,), real=real), fixed().views
+    parts = {"image": slice(0, 6), "cluster_1": slice(0, 3), "cluster_2": slice(3, 6)}
+    for group, (name, columns) in enumerate(parts.items()):
+        squared = 0.0
+        for view, tensors in of.items():
+            sides = [images if view == "structure" else whitened(images, columns) for images in (fake, real)]
+            x, y = (side[..., columns].flatten(1).double() for side in sides)
+            biased = 0.0
+            for multiplier, weight in zip(MULTIPLIERS, tensors["mixture"][group].tolist(), strict=True):
+                kernel = GaussianKernel(float(tensors["unit"][group]) * multiplier)
+                biased += weight * float(kernel(x, x).mean() + kernel(y, y).mean() - 2 * kernel(x, y).mean())
+            squared += biased * float(of["structure"]["deviation"][group] / tensors["deviation"][group])
+        assert found.error[name] == pytest.approx(squared**0.5, rel=1e-4)
+
+
+def whitened(images, columns):
+    inside = torch.zeros(4, 6, dtype=torch.bool)
+    inside[:, columns] = True
+    return Whitening.of(TRAINING)(images, inside)
+
+
+def test_real_images_have_an_error_of_what_their_number_makes_of_it():
+    """Means of biased MMD² are (1/n + 1/m) (1 - E k): of a quarter of the images the error is twice as large."""
+    few, many = [], []
+    for n, errors in ((40, few), (160, many)):
+        for seed in range(300, 330, 2):
+            errors.append(measured(updates=(halves(n, seed=seed),), real=halves(n, seed=seed + 1)).error["image"])
+    assert sum(few) / sum(many) == pytest.approx(2, rel=0.1)
 
 
 def test_views_are_fixed_by_other_real_images_alone():
-    first, second = (measured(updates=(halves(24, seed=seed),)).influences for seed in (5, 6))
-    for view in first:
-        assert torch.equal(first[view].gamma, second[view].gamma)
-        assert torch.equal(first[view].real_mean, second[view].real_mean)
-    other = measured(training=halves(60, seed=4)).influences
-    assert not torch.equal(other["texture"].gamma, first["texture"].gamma)
+    first, second, other = (
+        measured(updates=(halves(24, seed=seed),), training=halves(60, seed=by)).influence
+        for seed, by in ((5, 2), (6, 2), (6, 4))
+    )
+    assert torch.equal(first.gamma, second.gamma)
+    assert torch.equal(first.real_mean, second.real_mean)
+    assert not torch.equal(other.gamma, first.gamma)
 
 
 def test_distances_are_mmd_in_standard_deviations_of_chance():
@@ -98,32 +146,24 @@ def test_distances_are_mmd_in_standard_deviations_of_chance():
     metrics, found = metrics_of(real=halves(40, seed=1)), []
     for seed in range(2, 202):
         metrics.update(halves(40, seed=seed))
-        found.append(distances(metrics.compute(SingleProcess()).influences["structure"])["image"])
+        found.append(metrics.compute(SingleProcess()).distances["structure"]["image"])
     assert abs(torch.tensor(found).mean()) < 0.5  # the real side stays: its own chance is in all of them
     assert 0.3 < torch.tensor(found).std() < 1.2
-    metrics.update(halves(40, seed=300) + 2)
-    wrong = metrics.compute(SingleProcess()).influences["structure"]
-    z = wrong.by_gamma[0] / (2**0.5 * fixed().views["structure"]["spread"][0] * 2 / 40)
+    wrong = mmd_influence(halves(40, seed=300) + 2, REAL)
+    z = wrong.by_gamma[0] / wrong.by_chance[0]
     assert distances(wrong)["image"] == pytest.approx(float(z.mean()))
     assert z.mean() > 5
 
 
-def test_both_views_sum_and_err_on_the_safe_side():
-    influences = measured().influences
-    total = both_views(influences)
-    torch.testing.assert_close(total.mmd, influences["structure"].mmd + influences["texture"].mmd)
-    torch.testing.assert_close(total.fake, influences["structure"].fake + influences["texture"].fake)
-
-
 def test_region_metrics_take_samples_of_another_dtype():
-    influences = measured(updates=(FAKE.double(),)).influences
-    for view, influence in measured().influences.items():
-        torch.testing.assert_close(influences[view].mmd, influence.mmd, atol=1e-5, rtol=1e-5)
+    wide = measured(updates=(FAKE.double(),))
+    assert wide.error == pytest.approx(measured().error, rel=1e-5)
 
 
 def test_too_few_images_are_not_tested():
     found = measured(testable=False)
-    assert (found.p, found.influences, found.fake, found.real) == ({}, None, None, None)
+    assert found.error == pytest.approx(measured().error, rel=1e-6)
+    assert (found.p, found.distances, found.influence, found.fake, found.real) == ({}, {}, None, None, None)
 
 
 class FailsOnce(SingleProcess):

@@ -9,9 +9,9 @@ VALUES = RegionValues(REGIONS, ["image", "cluster_1", "mmd"])
 
 
 def test_keys_follow_one_pattern():
-    by_view = VALUES.distance | {f"{view}_vs_best": keys for view, keys in VALUES.vs_best.items()}
-    assert list(by_view) == ["structure", "texture", "structure_vs_best", "texture_vs_best"]
-    for measure, keys in {"error_ratio": VALUES.error_ratio, "p": VALUES.p, **by_view}.items():
+    assert list(VALUES.distance) == ["structure", "texture"]
+    measures = {"error_ratio": VALUES.error_ratio, "p": VALUES.p, "vs_best": VALUES.vs_best, **VALUES.distance}
+    for measure, keys in measures.items():
         assert keys == {
             "image": f"{measure}_image",
             "cluster_1": f"{measure}_1",
@@ -57,6 +57,8 @@ def test_refused(wrong):
         (ValueSpec("x", scale="share"), 0.2, "20 %"),
         (ValueSpec("x", scale="p"), 0.005, "p = 0.005"),
         (ValueSpec("x", unit="×"), 12.4, "12 ×"),
+        (ValueSpec("x", unit="×"), 0.43, "0.4 ×"),
+        (ValueSpec("x", unit="×", better="low"), 0.43, "1 × (chance)"),
         (ValueSpec("x", unit="s"), 1.25, "1.25 s"),
         (ValueSpec("x"), 1234.5, "1.23e+03"),
     ],
