@@ -42,21 +42,8 @@ AGAINST_TRAINING = (
 )
 
 
-class StreamedItems(Dataset[Any]):
-    """Items taken from a stream, in its order.
-
-    Args:
-        items: as a dataset gives them.
-    """
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.items[index]
+class StreamedItems(list[Any]):
+    """Items taken from a stream, in its order."""
 
 
 class ImageSet:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,17 +13,8 @@ from torch import Tensor, nn
 
 from genmonitor.training_state.fingerprints import fingerprint_of
 
-
-@dataclass
-class _Drawn:
-    """Images by index, and the ranges of indices that were drawn at once."""
-
-    images: dict[int, Tensor] = field(default_factory=dict)
-    ranges: list[tuple[int, int]] = field(default_factory=list)
-
-
-# of each Trainer, by what was asked for
-_kept: WeakKeyDictionary[Any, dict[Hashable, _Drawn]] = WeakKeyDictionary()
+# of each Trainer, by what was asked for: images by index, and the ranges of indices that were drawn at once
+_kept: WeakKeyDictionary[Any, dict[Hashable, tuple[dict[int, Tensor], list[tuple[int, int]]]]] = WeakKeyDictionary()
 
 
 def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callable[[list[int]], Tensor]) -> Tensor:
@@ -40,18 +30,18 @@ def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callabl
     Returns:
         Images [len(indices), C, H, W], nobody else's memory.
     """
-    kept = _kept.setdefault(trainer, {}).setdefault(request, _Drawn())
-    missing = [i for i in indices if i not in kept.images]
+    kept, ranges = _kept.setdefault(trainer, {}).setdefault(request, ({}, []))
+    missing = [i for i in indices if i not in kept]
     images = draw(missing)
     if missing:
-        kept.images.update(zip(missing, images, strict=True))
-        kept.ranges.append((missing[0], missing[-1] + 1))
-    return torch.stack([kept.images[i] for i in indices]) if indices else images
+        kept.update(zip(missing, images, strict=True))
+        ranges.append((missing[0], missing[-1] + 1))
+    return torch.stack([kept[i] for i in indices]) if indices else images
 
 
 def drawn_ranges(trainer: Any, request: Hashable) -> list[tuple[int, int]]:
     """Return which samples were drawn at once: another batch may give other last digits."""
-    return list(_kept[trainer][request].ranges)
+    return list(_kept[trainer][request][1])
 
 
 def clear(trainer: Any) -> None:
