@@ -17,7 +17,7 @@ from genmonitor._formatting import format_p
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import nonempty_path
-from genmonitor.cli.inputs.encoding import default_device, range_notes, value_range
+from genmonitor.cli.inputs.encoding import default_device, value_range
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
@@ -130,7 +130,7 @@ def _measure(
         split=f"{len(outputs)} {outputs.kind} of {len(distinct.distinct)} prompts",
         rows={"prompts": [_as_data(row, outputs, args) for row in rows]},
         figures=_figures(rows, outputs, distinct, calibrated),
-        notes=[*_notes(args, values), *outputs.notes, *prompts.notes, *range_notes(args, sets)],
+        notes=[*_notes(args, values), *outputs.notes, *prompts.notes],
     )
 
 

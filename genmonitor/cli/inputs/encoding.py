@@ -51,7 +51,7 @@ def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
         type=number_within("a number"),
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="range of the images' values, for the encoder (default: 0 1, or -1 1 if some are below -0.25)",
+        help="range of the images' values, for the encoder (default: 0 1)",
     )
     add(
         "--cache",
@@ -164,19 +164,7 @@ def input_notes(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Prom
         notes.append("each distinct prompt counts as a class of its own; --text-encoder compares what they say")
     if sets[0].images is not None and args.encoder == PIXELS:
         notes.append("images are compared pixel by pixel; --encoder compares what they show")
-    return notes + range_notes(args, sets)
-
-
-def range_notes(args: argparse.Namespace, sets: Sequence[Outputs]) -> list[str]:
-    """Return a note on the value range that the encoder assumed, if none was given."""
-    bounds = encoder_range(args, sets) if args.value_range is None else None
-    if bounds is None:
-        return []
-    low, high = value_range(sets)
-    return [
-        f"the encoder took images as in [{bounds[0]:g}, {bounds[1]:g}], with values from {low:.3g} to {high:.3g}; give "
-        "--value-range if they are in another range"
-    ]
+    return notes
 
 
 def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | None:
@@ -233,10 +221,10 @@ def _check_together(sets: Sequence[Outputs]) -> None:
 
 
 def encoder_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[float, float] | None:
-    """Return the value range that the image encoder assumes, given or guessed; None without such an encoder.
+    """Return the value range of an image encoder's images; None without such an encoder.
 
     Raises:
-        ValueError: if --value-range is none, or the values could be in several ranges.
+        ValueError: if --value-range is none, or values are not in [0, 1] without it.
     """
     if args.encoder == PIXELS or sets[0].images is None:
         return None
@@ -246,12 +234,12 @@ def encoder_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[fl
             raise ValueError(f"Expected --value-range LOW HIGH with LOW below HIGH, but got {low:g} {high:g}.")
         return low, high
     low, high = value_range(sets)
-    if low < -1.001 or high > 1.001 or -0.25 <= low < -0.001:
+    if low < -0.001 or high > 1.001:
         raise ValueError(
-            f"Expected images in [0, 1] or [-1, 1] with --encoder, but got values from {low:.4g} to {high:.4g}, which "
-            "may be either or neither. Give the range with --value-range."
+            f"Expected images in [0, 1] with --encoder, but got values from {low:.4g} to {high:.4g}. Give their range, "
+            "as in --value-range -1 1."
         )
-    return (-1.0, 1.0) if low < -0.25 else (0.0, 1.0)
+    return 0.0, 1.0
 
 
 def value_range(sets: Sequence[Outputs]) -> tuple[float, float]:

@@ -11,7 +11,6 @@ from genmonitor.cli.inputs.encoding import (
     encode,
     encoder_range,
     prompt_encoder,
-    range_notes,
 )
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
@@ -67,27 +66,23 @@ def test_a_saved_model_encodes_once_with_a_cache(tmp_path):
 def test_values_in_no_usual_range_are_refused(tmp_path):
     with pytest.raises(
         ValueError,
-        match=r"but got values from 0 to 3, which may be either or neither. Give the range with --value-range",
+        match=r"but got values from 0 to 3. Give their range, as in --value-range -1 1",
     ):
         encoded(Outputs("a", NAMES, images=held(torch.linspace(0, 3, 12).view(3, 1, 2, 2))), encoder=str(tmp_path))
 
 
 def ranged(*values, encoder="clip", **given):
     outputs = Outputs("a", NAMES, images=held(torch.tensor(values).expand(3, 1, 2, len(values))))
-    args = arguments(encoder=encoder, **given)
-    return encoder_range(args, [outputs]), range_notes(args, [outputs])
+    return encoder_range(arguments(encoder=encoder, **given), [outputs])
 
 
-def test_a_negative_value_or_two_do_not_make_a_range_around_zero():
-    assert ranged(-1e-6, 1.0)[0] == (0, 1)
-    found, (note,) = ranged(-0.9, 0.5)
-    assert found == (-1, 1)
-    assert note.startswith("the encoder took images as in [-1, 1], with values from -0.9 to 0.5")
-    for low in (-0.002, -0.25):
-        with pytest.raises(ValueError, match=rf"but got values from {low} to 1, .* Give the range with --value-range"):
+def test_a_range_other_than_0_to_1_is_given_and_never_guessed():
+    assert ranged(-1e-6, 1.0) == (0, 1)
+    for low in (-0.002, -0.9):
+        with pytest.raises(ValueError, match=rf"but got values from {low} to 1. Give their range"):
             ranged(low, 1.0)
-    assert ranged(-0.002, 1.0, value_range=[0.0, 1.0]) == ((0, 1), [])
-    assert ranged(-0.002, 1.0, encoder="pixels") == (None, [])
+    assert ranged(-0.9, 0.5, value_range=[-1.0, 1.0]) == (-1, 1)
+    assert ranged(-0.002, 1.0, encoder="pixels") is None
 
 
 @pytest.mark.parametrize(
