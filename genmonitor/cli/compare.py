@@ -161,7 +161,6 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         figures=figures,
         notes=comparison.notes,
         evaluator=evaluator,
-        manifest={} if comparison.differences is None else {"differences": comparison.differences},
         tables=tables,
     )
     manifest = {
@@ -176,5 +175,6 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         "labels": args.labels,
         "real_labels": args.real_labels,
         "n_samples": comparison.n_samples,
+        "differences": comparison.differences,
     }
     results.write_measurement(folder, PREFIX, found, manifest)

@@ -144,7 +144,6 @@ def _measure(
             "sigma": _sigma(evaluator.kernel),
             "prompt_sigma": None if prompts is None else _sigma(evaluator.prompt_kernel),
         },
-        manifest={"evaluation": {x.key: found.values[x.key] for x in of_page if x.key in found.values}},
     )
 
 

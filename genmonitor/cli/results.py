@@ -50,7 +50,6 @@ class Measurement:
         notes: sentences that the user should read.
         evaluator: writes the files that the manifest refers to.
         data: further entries of the result.
-        manifest: further entries of what is fixed for the run.
         tables: further tables of the page.
     """
 
@@ -64,7 +63,6 @@ class Measurement:
     notes: Sequence[str]
     evaluator: Evaluator[Any] | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    manifest: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
 
 
@@ -163,7 +161,7 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     if found.evaluator is not None:
         folder.write_artifacts(found.evaluator.write_artifacts)
         evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
-    evaluated |= {"title": found.title, "split": f"{found.split}.", **manifest, **found.manifest}
+    evaluated |= {"title": found.title, "split": f"{found.split}.", **manifest}
     folder.write_run(
         prefix,
         fixed=evaluated,
