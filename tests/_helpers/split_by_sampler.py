@@ -63,8 +63,8 @@ class Sees(Callback):
 
     def on_train_start(self, trainer, pl_module):
         real = reference_images(trainer, None, None, TrainerCollective(trainer))
-        for name, source in (("training", real.source()), ("validation", real.held_out())):
-            self.found[name] = sorted(source.places(range(len(source))))
+        for name, source in (("training", real), ("validation", real.held_out)):
+            self.found[name] = sorted(source.places()[1])
 
 
 def outcome(folder, make, processes, hooks=False, real=None, **settings):
