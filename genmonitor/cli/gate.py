@@ -23,7 +23,7 @@ class Condition:
     """NAME OPERATOR NUMBER.
 
     Attributes:
-        name: key of a value, or a measure, which stands for it of the image and every region.
+        name: key of a value; or, where there is none of this name, a measure of the image and every region.
         symbol: one of `OPERATORS`.
         bound: the number.
     """
@@ -69,13 +69,14 @@ def failures(
         ValueError: if a condition names no value that was measured.
 
     Example:
-        >>> specs = [ValueSpec("p_image", region="image"), ValueSpec("p_1", region="cluster_1")]
-        >>> [x["reason"] for x in failures([condition("p < 0.01")], specs, {"p_image": 0.3, "p_1": 0.005})]
-        ['p_1 = 0.005 (p < 0.01)']
+        >>> specs = [ValueSpec("share_1", region="cluster_1"), ValueSpec("share_2", region="cluster_2")]
+        >>> [x["reason"] for x in failures([condition("share > 0.5")], specs, {"share_1": 0.3, "share_2": 0.7})]
+        ['share_2 = 0.7 (share > 0.5)']
     """
     found = []
     for wanted in conditions:
-        keys = [spec.key for spec in specs if _means(wanted.name, spec)]
+        keys = [spec.key for spec in specs if spec.key == wanted.name]
+        keys = keys or [spec.key for spec in specs if _means(wanted.name, spec)]
         measured = {key: values[key] for key in keys if not math.isnan(values.get(key, math.nan))}
         if not measured:
             raise ValueError(f"Expected --fail-if to name a value that was measured, but {wanted.name} was not.")

@@ -231,12 +231,15 @@ def class_finding(results: Sequence[ClassResult]) -> Finding:
     )
 
 
-def with_classes(findings: Sequence[Finding], results: Sequence[ClassResult]) -> tuple[Finding, ...]:
+def with_classes(
+    findings: Sequence[Finding], results: Sequence[ClassResult], claims: bool = True
+) -> tuple[Finding, ...]:
     """Put what was found of classes among the findings about all images together.
 
-    It is the first where some classes are wrong and others are not: a diagnosis of all images together blurs it.
+    It is the first where some classes are wrong and others are not: a diagnosis of all images together blurs it. That
+    is so only where the p-value of all tests together `claims` a fault.
     """
-    at = 0 if {x.differs for x in results} >= {True, False} else 1
+    at = 0 if claims and {x.differs for x in results} >= {True, False} else 1
     return (*findings[:at], class_finding(results), *findings[at:])
 
 

@@ -20,7 +20,7 @@ from genmonitor.evaluation.data.compared_sets import check_left, check_paired, c
 from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.findings import Finding, headlines
+from genmonitor.evaluation.findings import Finding, differs, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.presenter import (
@@ -32,6 +32,7 @@ from genmonitor.evaluation.regions.presenter import (
     region_data,
     regions_html,
 )
+from genmonitor.evaluation.regions.values import P
 from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
@@ -75,7 +76,7 @@ class Comparison:
     @property
     def values(self) -> dict[str, float]:
         """What was measured of the first generated set, named as `PixelClusterMonitor` logs it."""
-        return self.evaluations[0].values | by_class.smallest_p(self.classes)
+        return self.evaluations[0].values
 
     @property
     def specs(self) -> list[ValueSpec]:
@@ -105,7 +106,7 @@ class Comparison:
         """What was found, the finding to look at first before those of each region."""
         found = self.evaluations[0].findings
         if self.classes:
-            return by_class.with_classes(found, self.classes)
+            return by_class.with_classes(found, self.classes, differs(self.values.get(P, 0.0)))
         if self.differences is None:
             return found
         firsts = [evaluation.findings[0] for evaluation in self.evaluations]
@@ -296,6 +297,7 @@ def compare(
     report = evaluator.fit(ImageSet(real, name="the set of real images"), probe, comm, progress)
     if train is not None and comm.rank == 0:  # which looks for them
         evaluator.look_for_copies_of(train)
+    evaluator.of_classes = by_class.smallest_p(classes)
     evaluations = []
     for name, images in chosen.items():
         mine = comm.rank_indices(evaluator.n_samples)

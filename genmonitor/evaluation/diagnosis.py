@@ -16,7 +16,7 @@ from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
 from genmonitor.evaluation.data.compared_sets import scale_doubt
-from genmonitor.evaluation.findings import SELDOM, Area, FaultKind, Finding
+from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
@@ -46,7 +46,7 @@ MOSTLY_ALL = ("whole image", "most of the image")
 COPIES = 0.1
 """Share of images with a near twin from which it is a finding."""
 MANY = 0.3
-"""Share of images with a near twin from which that is said first."""
+"""Share of images with a near twin from which that is said first, unless another finding explains more."""
 ENOUGH = 0.4
 """Part of the image's distance that areas explain from which no fault of the whole image is looked for."""
 EXAMPLES = 6
@@ -58,6 +58,8 @@ LOCAL, ELSEWHERE = 0.5, 0.25
 """Part of the image that one fault's area is at most, and part of its distance that all around it has at most."""
 SAME_AREA = 0.5
 """Intersection over union from which two areas are one."""
+BESIDE = 5
+"""Tests beside those of places: copies, near twins, strange samples, real images that none is like, sizes of detail."""
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
 
@@ -102,11 +104,18 @@ class Diagnosis:
 
     @property
     def p(self) -> float:
-        """p-value of what was found, for all places that were searched; faults are judged on images not fitted on."""
+        """p-value of what was found, for all that was searched; faults are judged on images that none is fitted on.
+
+        Places are half of it, single samples and sizes of detail the other half, where these were looked for.
+        """
         found = [x.p for x in self.areas.values()]
-        if self.map is None:
-            return min(1.0, len(found) * min(found))
-        return min(1.0, 2 * min(*found, float(self.map["p"])))  # of the map and of the whole image
+        # of the map and of the whole image, or of each area given
+        places = len(found) * min(found) if self.map is None else 2 * min(*found, float(self.map["p"]))
+        if self.singles is None and self.bands is None:
+            return min(1.0, places)
+        copied = [x for x in self.findings if x.kinds[:1] and x.kinds[0].name == Copies.name]
+        beside = [x for x in self.findings if x.fine is False and x.area.name not in self.areas] + copied
+        return min(1.0, 2 * min([places, *(BESIDE * x.p for x in beside if x.p is not None)]))
 
     def of_image(self) -> dict[str, float]:
         """Return the numbers of the whole image that make curves; none where only other areas were diagnosed."""
@@ -115,6 +124,7 @@ class Diagnosis:
             return {}
         explained = min(1.0, max((x.of_image for x in self.areas.values()), default=0.0))
         return {
+            "p_finding": self.p,
             "spread": whole.spread,
             "nearest": whole.nearest,
             "explained": explained,
@@ -139,10 +149,9 @@ class Diagnosis:
         """Return the findings for a notebook, the first in bold."""
         return heading_html(str(self.findings[0])) + text_html("\n".join(str(self).split("\n")[1:]))
 
-    def beyond_doubt(self) -> Diagnosis:
-        """Return it with what p-values above `SELDOM` say is wrong as no evidence of that."""
-        findings = tuple(_fine(x.area, x.p) if x.fine is False and (x.p or 0.0) > SELDOM else x for x in self.findings)
-        return replace(self, findings=findings)
+    def without_claims(self) -> Diagnosis:
+        """Return it with all that it calls wrong as no evidence of that, where the p-value of all tests allows none."""
+        return replace(self, findings=tuple(x if x.fine is not False else _fine(x.area, x.p) for x in self.findings))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything found as plain Python that JSON can hold; None for a number that is undefined."""
@@ -351,7 +360,8 @@ def _diagnosed(
     findings = _each_once(findings, areas, images)
     if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
-        findings = [*(x for x in copies if x.kinds[0].strength >= MANY), *findings]
+        most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
+        findings = [*(x for x in copies if x.kinds[0].strength >= MANY and x.kinds[0].share >= most), *findings]
         findings += [x for x in copies if x not in findings]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
 

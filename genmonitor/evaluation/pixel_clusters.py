@@ -48,7 +48,7 @@ from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
-from genmonitor.evaluation.regions.values import IMAGE, RegionValues
+from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValues
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.single_samples import COPIED
@@ -87,6 +87,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     Attributes:
         is_last: whether the next evaluation is the last of a fit, which always has a diagnosis.
+        of_classes: p-value of classes that somebody else tests, by its key; empty for none.
 
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
@@ -123,6 +124,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._copied = 0  # diagnoses in a row that found copies
         self._changes = Changes()
         self.is_last = False
+        self.of_classes: dict[str, float] = {}
         self._constant = False
         self._range = RangeNotes()
         self._indices = torch.empty(0, dtype=torch.long)
@@ -220,11 +222,16 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         # rank zero's word: another machine's last digit may lie on the other side of the threshold
         between = not comm.from_rank_zero(lambda: self._due(values))
         if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
-            diagnosed, classes = self._find_faults(fake, real, any(map(differs, p.values())), comm)
+            diagnosed, classes = self._find_faults(fake, real, comm)
         change = None
         if fake is not None and real is not None and self.to_sites.encoder is None:
             change = comm.from_rank_zero(lambda: self._what_changed(fake, real, values))
-        values |= {**(diagnosed.values or {}), **smallest_p(classes)}
+        values |= {**(diagnosed.values or {}), **self.of_classes, **smallest_p(classes)}
+        if p:
+            values.setdefault(P_FINDING, 1.0)
+            values[P] = keys.p_of_all(values, searched=diagnosed.values is not None)
+            if not differs(values[P]):
+                diagnosed = diagnosed.without_claims()
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         same = ("all generated images are identical, so the values mean little",) if self._constant else ()
@@ -274,7 +281,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             wrong = [x for x in found if not x.fine]
         first = holds and bool(wrong) and wrong[0].fine is False
         found = (*wrong, verdict, *others) if first else (verdict, *wrong, *others)
-        news = None if evaluation.change is None else evaluation.change.finding
+        claims = differs(history[-1].get(P, 0.0))
+        news = None if evaluation.change is None or not claims else evaluation.change.finding
         return found if news is None else (replace(news, since=history[-1].get("epoch")), *found)
 
     def presenter(self) -> RegionPresenter:
@@ -362,23 +370,20 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Return the error ratios of image and regions, where those below 1 are chance and count as 1."""
         return {name: max(values[key], 1.0) for name, key in self._values.error_ratio.items()}
 
-    def _find_faults(
-        self, fake: Tensor, real: Tensor, seen: bool, comm: Collective
-    ) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
-        """Diagnose images, and their classes where samples have labels; `seen` says whether any region differs."""
+    def _find_faults(self, fake: Tensor, real: Tensor, comm: Collective) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
+        """Diagnose images, and their classes where samples have labels."""
         indices = comm.gather_rows(self._indices).tolist()
         with self._threads(fake):
-            diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices, seen), comm)
+            diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices), comm)
             if not self._real_labels:
                 return diagnosed, ()
             classes = comm.from_rank_zero(lambda: self._compare_classes(fake, real, indices))
         found = with_classes(diagnosed.findings, classes)
         return replace(diagnosed, findings=tuple(x for x in found if not x.fine)), classes
 
-    def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int], seen: bool) -> Diagnosis:
-        """Diagnose; where no region differs, only what is beyond doubt is said, since each test adds its errors."""
+    def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> Diagnosis:
         known, most = self.fitted.nearest, max(DIAGNOSED, DIAGNOSED_BYTES // (4 * real[0].numel()))
-        found = diagnose(
+        return diagnose(
             fake[:most],
             real[:most],
             fault_models=self.fault_models,
@@ -390,7 +395,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             fake_indices=indices[:most],
             seed=self.settings.seed,
         )
-        return found if seen else found.beyond_doubt()
 
     def _what_changed(self, fake: Tensor, real: Tensor, values: Mapping[str, float]) -> Change:
         """Compare samples with those of the best evaluation."""

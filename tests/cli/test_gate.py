@@ -10,7 +10,15 @@ from genmonitor.cli.gate import Condition, check_names, condition, failures
 from genmonitor.evaluation.regions.values import RegionValues
 
 SPECS = RegionValues(["cluster_1", "cluster_2"]).specs
-VALUES = {"image": 0.99, "p_image": 0.02, "p_1": 0.3, "p_2": 0.005, "error_ratio_1": 1.2, "error_ratio_2": 7.0}
+VALUES = {
+    "image": 0.99,
+    "p": 0.015,
+    "p_image": 0.02,
+    "p_1": 0.3,
+    "p_2": 0.005,
+    "error_ratio_1": 1.2,
+    "error_ratio_2": 7.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -36,9 +44,10 @@ def test_what_is_no_condition_is_refused(text):
 @pytest.mark.parametrize(
     ("text", "keys"),
     [
-        ("p < 0.01", ["p_2"]),
-        ("p <= 0.02", ["p_2", "p_image"]),  # the smallest first
+        ("p < 0.01", []),  # of all tests together, whatever single ones have
+        ("p <= 0.02", ["p"]),
         ("p_1 < 0.01", []),
+        ("p_2 < 0.01", ["p_2"]),
         ("error_ratio > 1", ["error_ratio_2", "error_ratio_1"]),  # the largest first
         ("error_ratio_1 > 3", []),
         ("image < 1", ["image"]),  # the image's CMS, and no other value of the image
@@ -49,8 +58,8 @@ def test_a_measure_stands_for_image_and_regions_and_a_key_for_itself(text, keys)
 
 
 def test_a_reason_has_value_and_condition():
-    (found,) = failures([condition("p < 0.01"), condition("p_1 < 0.01")], SPECS, VALUES)
-    assert found == {"condition": "p < 0.01", "key": "p_2", "value": 0.005, "reason": "p_2 = 0.005 (p < 0.01)"}
+    (found,) = failures([condition("p < 0.02"), condition("p_1 < 0.01")], SPECS, VALUES)
+    assert found == {"condition": "p < 0.02", "key": "p", "value": 0.015, "reason": "p = 0.015 (p < 0.02)"}
 
 
 @pytest.mark.parametrize("values", [{}, {"p_1": float("nan")}])

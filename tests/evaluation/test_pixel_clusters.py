@@ -6,17 +6,21 @@ from dataclasses import replace
 
 import pytest
 import torch
+from _helpers import golden
 from _helpers.evaluations import ScriptedCollective, evaluate, fit, halves, measured, region_evaluator, samples_of
 from matplotlib.figure import Figure
 from torch import nn
 from torchmetrics import CosineSimilarity
 from torchmetrics.aggregation import MeanMetric
 
-from genmonitor import CosineMeanSimilarity, PixelPartition
+from genmonitor import CosineMeanSimilarity, PixelPartition, compare, diagnose
+from genmonitor.cli.gate import condition, failures
+from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.data.images import ImageSet, fingerprint
-from genmonitor.evaluation.distributed import FailedElsewhereError
+from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
+from genmonitor.evaluation.findings import LEVEL
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 
 REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)
@@ -420,3 +424,67 @@ def test_small_images_are_compared_on_one_thread(monkeypatch):
     evaluate(evaluator, GOOD, [])
     assert used == [("_find", 1), ("compute", 1)]
     assert torch.get_num_threads() == 2
+
+
+def test_key_best_and_words_go_by_one_measure():
+    """Of one region no table says that it is worse than at its best and better than ever."""
+    evaluator, history, said = fitted(), [], []
+    for dark in (0.1, 0.5, 1.0, 0.4):
+        images = halves(24, seed=3, dark=dark)
+        evaluation = evaluate(evaluator, images, history)
+        said.append(
+            [x.verdict for x in evaluator.findings(evaluation, history) if x.area.region == dark_region(evaluator)]
+        )
+    ratios = [record[evaluator.best_key] for record in history]
+    assert min(range(4), key=ratios.__getitem__) == 2
+    assert evaluator._best.epochs["image"] == 2
+    assert [any("better than ever" in x for x in verdicts) for verdicts in said] == [False, True, True, False]
+    assert [any("worse than at its best" in x for x in verdicts) for verdicts in said] == [False, False, False, True]
+
+
+def test_lost_variation_is_no_reward():
+    """44 % of the variation of real images is farther from them than a set of which half is too dark."""
+    digits = golden.digits().float()
+    digits = (digits[torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))] + 1) / 2
+    evaluator = region_evaluator(partition=PixelPartition.grid((8, 8), 1, 2), n_samples=300)
+    fit(evaluator, digits[300:1300], digits[:300])
+    middle, dark = digits[:300].mean(0), digits[:300].clone()
+    dark[:150] *= 0.6
+    measured_of = []
+    for images in (middle + 0.44 * (digits[:300] - middle), dark):
+        evaluator.fitted.metrics.update(images)
+        found = evaluator.fitted.metrics.compute(SingleProcess())
+        measured_of.append(evaluator.fitted.regions.error_ratios(found.error) | {"cms": found.values["image"]})
+    narrow, dark = measured_of
+    assert narrow["cms"] > dark["cms"]  # the paper's measure sees it the other way round
+    assert all(narrow[name] > 1.5 * dark[name] for name in ("image", "cluster_1", "cluster_2"))
+
+
+@pytest.mark.parametrize("dark", [1.0, 0.95, 0.9, 0.85, 0.5])
+def test_gate_and_headline_read_one_p_value(dark):
+    """Whatever single tests say: a headline claims a fault where `p < 0.05` fails the gate, and nowhere else."""
+    settings, wanted = RegionSettings(partition=COLUMNS), [condition(f"p <= {LEVEL}")]
+    for seed in range(3):
+        found = compare(halves(300, seed=10 + seed), halves(110, seed=20 + seed, dark=dark), settings=settings)
+        claims = found.findings[0].fine is False
+        assert claims is (found.values["p"] <= LEVEL)
+        assert claims is bool(failures(wanted, found.specs, found.values))
+        singles = found.values["p_image"], min(found.values["p_1"], found.values["p_2"]), found.values["p_finding"]
+        assert found.values["p"] == pytest.approx(min(1.0, 3 * min(singles)))
+
+
+def test_the_headline_explains_more_than_what_comes_after_it():
+    """Near twins that explain little are not said before a fault that explains much."""
+    real, few = halves(400, seed=30), halves(20, seed=31, dark=0.3)
+    fake = few.repeat(10, 1, 1, 1) + 0.002 * torch.randn(200, 1, 4, 6, generator=torch.Generator().manual_seed(0))
+    found = diagnose(fake, real)
+    twins = [x for x in found.findings if x.kinds and x.kinds[0].name == "copies"]
+    assert twins
+    explained = {name: area.of_image for name, area in found.areas.items()}
+    others = [
+        explained[x.area.name]
+        for x in found.findings
+        if x.fine is False and x not in twins and x.area.name in explained
+    ]
+    assert max(others) > twins[0].kinds[0].share
+    assert found.findings[0] not in twins

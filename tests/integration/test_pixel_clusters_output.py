@@ -39,6 +39,8 @@ SCALARS = [
         for measure in ("p", "structure", "texture", "vs_best")
         for name in ["image", *PLANTED_REGIONS]
     ),
+    "p",
+    "p_finding",
     "spread",
     "nearest",
     "copied",
@@ -55,7 +57,7 @@ SCALARS = [
     "metric_seconds",
     "images_seen",
 ]
-LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p_image"}
+LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p"}
 LOGGED |= {"structure_image", "texture_image"}
 LOGGED |= {x for x in SCALARS if x.startswith(("cluster_", "error_ratio_")) and not x.endswith("constant")}
 DETAILS = [x for x in SCALARS if x not in LOGGED]

@@ -148,7 +148,7 @@ def test_a_logger_gets_the_main_values_unless_all_are_asked_for(tmp_path, logs_a
     ((step, logged),) = logger.logged
     assert step == 9
     assert len(logged.keys() - {"epoch"}) == (len(values) if logs_all else 20)
-    assert {"cms/image", "cms/cluster_5", "cms/error_ratio_5", "cms/p_image", "cms/spread", "epoch"} <= logged.keys()
+    assert {"cms/image", "cms/cluster_5", "cms/error_ratio_5", "cms/p", "cms/spread", "epoch"} <= logged.keys()
     assert ({"cms/share_1", "cms/metric_seconds", "cms/baseline_image"} <= logged.keys()) is logs_all
 
 

@@ -36,6 +36,11 @@ class Diagnosed:
     notes: tuple[str, ...] = ()
     diagnosis: Diagnosis | None = None
 
+    def without_claims(self) -> Diagnosed:
+        """Return it without what it calls wrong, where the p-value of all tests together allows none."""
+        diagnosis = None if self.diagnosis is None else self.diagnosis.without_claims()
+        return replace(self, findings=tuple(x for x in self.findings if x.fine is not False), diagnosis=diagnosis)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionEvaluation(Evaluation):

@@ -13,7 +13,7 @@ import torch
 
 from genmonitor._formatting import format_error_ratio, format_p
 from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change, recovered
-from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
+from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, P, RegionValues
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
@@ -115,8 +115,8 @@ class RegionFindings:
         if any(p[name] not in last for name in (IMAGE, *ranked)):
             return Finding(UNTESTED, everything, "", IMAGE)
         worst = ranked[0]
-        if self._differs(last, worst):
-            since = self._since(records, lambda record: self._differs(record, worst))
+        if self._claims(last) and self._differs(last, worst):
+            since = self._since(records, lambda record: self._claims(record) and self._differs(record, worst))
             count = sum(self._differs(last, name) for name in ranked)
             of = f"{count} of {len(ranked)}" if count < len(ranked) else "Both" if count == 2 else f"All {count}"
             others = "" if count == 1 else f" {of} regions differ."
@@ -128,18 +128,18 @@ class RegionFindings:
                 f"({format_p(last[p[worst]])}).{others}"
             )
             return Finding(text, self.area(worst), "", self.values.error_ratio[worst], False, last[p[worst]], since)
-        if differs(last[p[IMAGE]]):
+        if self._claims(last) and differs(last[p[IMAGE]]):
             since = self._since(records, lambda record: self.most_different(record) is None)
             text = (
                 f"Whole images differ from real ones{_in_words(since, records)} ({format_p(last[p[IMAGE]])}), though "
                 "there is no evidence of a difference in any one region."
             )
             return Finding(text, everything, "", IMAGE, False, last[p[IMAGE]], since)
-        since = self._since(records, lambda x: self.most_different(x) is None and not differs(x.get(p[IMAGE], 0.0)))
-        smallest = last[p[worst]]
+        since = self._since(records, lambda x: not self._finds(x))
+        smallest = last.get(P, min(last[p[name]] for name in ranked))
         text = (
-            f"No evidence of a difference from real images in any region{_in_words(since, records)} (smallest "
-            f"{format_p(smallest)})."
+            f"No evidence of a difference from real images in any region{_in_words(since, records)} "
+            f"({'' if P in last else 'smallest '}{format_p(smallest)})."
         )
         return Finding(text, everything, "", IMAGE, True, smallest, since)
 
@@ -174,6 +174,14 @@ class RegionFindings:
 
     def _differs(self, record: Mapping[str, float], region: str) -> bool:
         return differs(record.get(self.values.p[region], 1.0))
+
+    def _claims(self, record: Mapping[str, float]) -> bool:
+        """Return True if the p-value of all tests together allows to call something wrong."""
+        return differs(record.get(P, 0.0))
+
+    def _finds(self, record: Mapping[str, float]) -> bool:
+        found = self.most_different(record) is not None or differs(record.get(self.values.p[IMAGE], 0.0))
+        return found and self._claims(record)
 
     def _since(self, records: Records, holds: Callable[[Mapping[str, float]], bool]) -> float | None:
         """Return the epoch since when something has held without a break; None where epochs are not known."""

@@ -79,7 +79,7 @@ class RegionMetrics:
     def __init__(self, fixed: Compared, real: Tensor, testable: bool) -> None:
         self.fixed, self.testable = fixed, testable
         self._own, self._fake = real, real[:0]
-        self._all: RealRegions | None = None
+        self.compared: RealRegions | None = None
 
     def update(self, maps: Tensor) -> None:
         """Take in this process's generated images in place of those before."""
@@ -89,14 +89,14 @@ class RegionMetrics:
         """Return what the images of all processes give."""
         with comm.all_ranks_or_none():
             fake = comm.gather_rows(self._fake)
-        if self._all is None:
+        if self.compared is None:
             with comm.all_ranks_or_none():
                 real = comm.gather_rows(_checked("real samples", self._own, self.fixed.partition))
             with comm.all_ranks_or_none(alone=True):
                 found = RealRegions(self.fixed, real)
-            self._all = found  # only once every process has it: the next evaluation gathers on all or on none
+            self.compared = found  # only once every process has it: the next evaluation gathers on all or on none
         with comm.all_ranks_or_none(alone=True):
-            return self._all.measure(fake, self.testable)
+            return self.compared.measure(fake, self.testable)
 
 
 class RealRegions:

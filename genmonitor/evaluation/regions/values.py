@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from genmonitor.evaluation.bands import BANDS
@@ -14,6 +14,7 @@ from genmonitor.functional.discrepancy import VIEWS
 from genmonitor.partition import region_key
 
 IMAGE, CONSTANT = "image", "constant"
+P_CLASS = "p_class"
 
 _CMS = ValueSpec(
     "cms",
@@ -96,6 +97,27 @@ _OF_IMAGE = (
     ),
     ValueSpec("mmd", "squared maximum mean discrepancy of whole images, unbiased, around 0 at best", better="low"),
 )
+P, P_FINDING = "p", "p_finding"
+_TESTS = (
+    ValueSpec(
+        P,
+        "p-value of all tests together: the smallest of whole images, regions, what was found and classes, adjusted by "
+        "Holm: 0.05 or less in five of 100 evaluations of real images at most, and no finding claims a fault above it",
+        scale="p",
+        region=IMAGE,
+        chart="p-value: do they differ from real images?",
+        better="high",
+    ),
+    ValueSpec(
+        P_FINDING,
+        "p-value of what the diagnosis found, for all places, samples and sizes of detail that it searched; 1 where "
+        "there was none",
+        scale="p",
+        region=IMAGE,
+        better="high",
+        detail=True,
+    ),
+)
 _SAMPLES = "Single samples: 0 is as real images are"
 _OF_DIAGNOSIS = (
     ValueSpec(
@@ -169,7 +191,7 @@ _BASELINE = ValueSpec(
 def _is_detail(measure: str, region: str) -> bool:
     """Return True but for what is read of each region, and of the image as a whole."""
     if region == IMAGE:
-        return measure not in ("error_ratio", "p", *VIEWS)
+        return measure not in ("error_ratio", *VIEWS)
     return measure != "error_ratio" or region == CONSTANT
 
 
@@ -209,6 +231,7 @@ class RegionValues:
         self.specs = (
             *(replace(_CMS, key=name, region=name, detail=name == CONSTANT) for name in names),
             *_OF_IMAGE,
+            *_TESTS,
             *_OF_DIAGNOSIS,
             *BANDS,
             *(
@@ -218,6 +241,23 @@ class RegionValues:
             ),
             *(replace(_BASELINE, key=key, baseline_of=of) for of, key in self.baseline.items()),
         )
+
+    def p_of_all(self, values: Mapping[str, float], searched: bool) -> float:
+        """Return the smallest p-value of all tests of an evaluation, adjusted by Holm.
+
+        Args:
+            values: of the evaluation.
+            searched: True if there was a diagnosis.
+
+        Example:
+            >>> values = {"p_image": 0.2, "p_1": 0.01, "p_2": 0.6, "p_finding": 0.03}
+            >>> RegionValues(["cluster_1", "cluster_2"]).p_of_all(values, searched=True)
+            0.03
+        """
+        found = [values[self.p[IMAGE]], min(values[key] for name, key in self.p.items() if name != IMAGE)]
+        found += [values[P_FINDING]] if searched else []
+        found += [values[P_CLASS]] if P_CLASS in values else []
+        return min(1.0, len(found) * min(found))
 
 
 def check_distinct_keys(regions: Sequence[str]) -> None:
