@@ -32,6 +32,7 @@ from genmonitor.evaluation.prompts.diversity import REAL, SCORES, DiversityEvalu
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import DiversitySettings
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.style import Drawing
 
@@ -70,7 +71,8 @@ def _tables(result: Result) -> list[Table]:
     values, known = result["values"], [spec for spec in SCORES if spec.key in result["values"]]
     columns = {"": [spec.title for spec in known], "value": [f"{values[spec.key]:.3f}" for spec in known]}
     real = {spec.baseline_of or "": f"{values[spec.key]:.3f}" for spec in REAL if spec.key in values}
-    columns |= {"real": [real.get(spec.key, "") for spec in known]} if real else {}
+    errors = {key.removesuffix("_error"): f"{value:.2g}" for key, value in values.items() if key.endswith("_error")}
+    columns |= {name: [of.get(spec.key, "") for spec in known] for name, of in (("±", errors), ("real", real)) if of}
     return [Table(list(columns), list(zip(*columns.values(), strict=True))), results.as_table(result["modes"])]
 
 
@@ -116,11 +118,13 @@ def _measure(
         warnings.simplefilter("always")
         evaluator.fit(reference, samples.images[:PROBE], comm, progress)
         found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
+    errors = evaluator.standard_errors(samples, comm, progress)
+    of_errors = [ValueSpec(key, detail=True, error_of=key.removesuffix("_error")) for key in errors]
     return Measurement(
         title="Variety of the outputs",
-        findings=[state(found.values, len(outputs), kind=outputs.kind)],
-        values=found.values,
-        specs=evaluator.values(),
+        findings=[state(found.values | errors, len(outputs), kind=outputs.kind)],
+        values=found.values | errors,
+        specs=[*evaluator.values(), *of_errors],
         split=f"{len(outputs)} {outputs.kind}{f', {len(real[0])} real ones' if real else ''}",
         rows={"modes": _modes(found, outputs, prompts)},
         figures=_figures(found, sets, prompts),

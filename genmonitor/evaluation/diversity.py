@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from genmonitor.evaluation.classes import (
 )
 from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.data.real_subset import prompts_of
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
@@ -48,6 +49,8 @@ from genmonitor.kernels import Kernel
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
+GROUPS, MAX_REPEATED = 20, 1024
+"""Groups of a jackknife, and features of a covariance that is decomposed so often."""
 
 MAX_PAIRS = 2000
 """With more samples than these, the spectrum of their [n, n] kernel of pairs would take many seconds."""
@@ -202,6 +205,39 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         shares = (modes.eigenvalues / own).tolist()
         noted = self._range.items
         return DiversityEvaluation(values, shares, ends, least, spread, reusability, followed, classes, notes=noted)
+
+    def standard_errors(
+        self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
+    ) -> dict[str, float]:
+        """Return the standard errors of the scores over draws of the samples, by a jackknife that leaves out groups.
+
+        Bootstrap draws would repeat samples, which lowers the number of modes. Empty for kernels whose covariance takes
+        too long to decompose so often.
+
+        Args:
+            samples: all of them, in every process.
+            comm: the processes that share the groups; None for this one alone.
+            progress: wraps the groups.
+        """
+        comm = comm or SingleProcess()
+        outputs, prompts = self._encode(samples.images), self._prompts_of(samples.indices)
+        groups = min(GROUPS, len(outputs) // 2)
+        if self._size(self.kernel, outputs.shape[1]) > MAX_REPEATED or groups < 2:
+            return {}
+        group = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(self.seed)) % groups
+        metric = self._new_metric(sync_on_compute=False).to(outputs.device)
+        found = []
+        with comm.all_ranks_or_none():
+            for left_out in progress(comm.rank_indices(groups), "standard errors"):
+                kept = group.to(outputs.device) != left_out
+                metric.reset()
+                metric.update(outputs[kept], prompts[kept])
+                with warnings.catch_warnings(action="ignore"):  # whose advice the evaluation has given
+                    scores = metric.compute()
+                found.append({name: float(scores[name]) for name in self._scores(scores)})
+        of_groups = [scores for part in comm.gather(found) for scores in part]
+        by_name = {name: torch.tensor([scores[name] for scores in of_groups]) for name in of_groups[0]}
+        return {f"{name}_error": float(x.std(correction=0)) * (groups - 1) ** 0.5 for name, x in by_name.items()}
 
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
         """Keep the least varied prompts for the summary; return a finding if some lost their variety."""

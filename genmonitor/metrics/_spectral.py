@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -88,8 +89,8 @@ class MomentMetric(KernelMetric):
 
     def _mean_moments(self, prefix: str = "") -> tuple[Tensor, Tensor]:
         """Return the means of φ φᵀ [P, P] and of φ [P], float64; there must be samples."""
-        own = self._defaults["group_key"]
-        self._check_own(bool(torch.isnan(own)) or float(self.group_key) == float(own))
+        own, shared = (float(x) for x in (self._defaults["group_key"], self.group_key))  # type: ignore[arg-type]
+        self._check_own(math.isnan(own) or shared == own)
         count, total = getattr(self, f"{prefix}count"), getattr(self, f"{prefix}feature_sum")
         return unpack(getattr(self, f"{prefix}products"), len(total)) / count, total / count
 

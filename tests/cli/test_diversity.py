@@ -55,8 +55,8 @@ def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):
     assert status == 0
     assert said.startswith("3.")
     first, *rest = said.splitlines()
-    assert re.search(r"\d modes in 36 images; the prompts explain 9", first)
-    assert rest[1].split() == ["value"]
+    assert re.search(r" ± 0\.\d+ modes in 36 images; the prompts explain 9", first)
+    assert rest[1].split() == ["value", "±"]
     assert "Note: Each distinct prompt counts as a class of its own; --text-encoder compares what they say." in rest
     assert rest[-1] == f"Report: {tmp_path / 'out' / 'genmonitor' / 'report.html'}"
 

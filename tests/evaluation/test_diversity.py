@@ -64,6 +64,27 @@ def test_diversity_values_are_the_scores_of_the_samples(shared):
     assert {name: values[name] for name in expected} == pytest.approx({k: float(v) for k, v in expected.items()})
 
 
+def test_standard_errors_are_what_the_scores_vary_by():
+    labels = torch.arange(200) % 3
+    evaluator = fitted(n_samples=200)
+    draws = [samples_of(of_classes(labels, seed=seed)) for seed in range(30)]
+    errors = [evaluator.standard_errors(draw) for draw in draws[:10]]
+    values = [evaluate(evaluator, draw.images).values for draw in draws]
+    for name in ("vendi", "rke", "scendi", "scendi_prompt", "prompt_share"):
+        varies = torch.tensor([value[name] for value in values]).std()
+        said = torch.tensor([error[f"{name}_error"] for error in errors]).mean()
+        assert 0.6 < said / varies < 1.7, name
+
+
+def test_standard_errors_without_prompts_are_of_the_outputs():
+    assert fitted(prompts=None).standard_errors(samples_of(FAKE)).keys() == {"vendi_error", "rke_error"}
+
+
+def test_standard_errors_of_large_covariances_are_left_out(monkeypatch):
+    monkeypatch.setattr("genmonitor.evaluation.diversity.MAX_REPEATED", 15)
+    assert fitted().standard_errors(samples_of(FAKE)) == {}
+
+
 def test_diversity_values_hold_the_likeness_to_real_images(shared):
     evaluator = fitted(labeled(24).tensors[0])  # all of them are compared with
     expected = precision_recall_density_coverage(FAKE.flatten(1), labeled(24).tensors[0].flatten(1), k=NEIGHBORS)

@@ -286,5 +286,7 @@ def test_manifest_is_enough_for_the_same_number(ran):
         block_size=block,
     )
     assert {k: float(v) for k, v in values.items()} == pytest.approx(
-        {k: v for k, v in said["values"].items() if k in values}, rel=1e-9
+        {k: v for k, v in said["values"].items() if k in values},
+        rel=1e-9,
+        abs=1e-7,  # shares of distances that are near 0: distances are float32, summed in other pieces
     )

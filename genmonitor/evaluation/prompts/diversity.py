@@ -187,7 +187,8 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
         kind: what the samples are called.
     """
     real = f" (real {kind}: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
-    modes = f"{record['vendi']:.3g} modes in {n} {kind}{real}"
+    error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
+    modes = f"{record['vendi']:.3g}{error} modes in {n} {kind}{real}"
     if "scendi" in record:
         modes += (
             f"; the prompts explain {100 * record['prompt_share']:.0f} % of the variety; the model's own: Scendi "
