@@ -14,11 +14,11 @@ from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor import GaussianKernel
-from genmonitor.evaluation.baseline import DRAWS
 from genmonitor.evaluation.findings import ALERT_RATIO, DegradationDetector
 from genmonitor.evaluation.regions.findings import BestSoFar
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
 from genmonitor.functional.discrepancy import view_kernels, views_state
+from genmonitor.images.split import DRAWS
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]
 Spoil = Callable[[Tensor, int, torch.Generator], Tensor]

@@ -12,7 +12,7 @@ from genmonitor.callbacks.diversity import DiversityMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.callbacks.validation_samples import ValidationSamples
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images.sampler import Sampler
 
 __all__ = [
     "DisagreementMonitor",

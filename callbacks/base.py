@@ -42,11 +42,11 @@ from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.callbacks.watchers import WatchedValues, saves_by_steps
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
-from genmonitor.evaluation.results import MOMENT, Record, Samples
-from genmonitor.evaluation.sampling import cache
-from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
+from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
+from genmonitor.images import cache
+from genmonitor.images.model import SampledModel
+from genmonitor.images.sampler import PromptedSampleFn, SampleFn, Sampler, Samples
 from genmonitor.kernels import Kernel
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor

@@ -9,7 +9,7 @@ from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
 from genmonitor.callbacks.watchers import saves_by_steps
 from genmonitor.encoders.frozen import check_not_shared
-from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.images.model import SampledModel
 from genmonitor.training_state.sharding import SWEEP
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from genmonitor.callbacks.base import MonitorOptions, PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
-from genmonitor.evaluation.data.real_subset import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.settings import DisagreementSettings, Reference
+from genmonitor.images.by_prompt import PromptKey
 from genmonitor.kernels import Kernel
 
 

@@ -17,10 +17,10 @@ from genmonitor.callbacks.base import GenerativeMonitor, MonitorOptions, split_o
 from genmonitor.callbacks.integration.compat import ends_here
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.results import Record, Samples
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.diagnosis import FaultModel
+from genmonitor.images.sampler import Sampler, Samples
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition

@@ -13,10 +13,9 @@ from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
 from genmonitor.callbacks.integration.compat import find_weight_averaging
 from genmonitor.callbacks.integration.data import validates
-from genmonitor.evaluation.distributed import Collective
-from genmonitor.evaluation.results import Samples
-from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.distributed import Collective
+from genmonitor.images.model import SampledModel
+from genmonitor.images.sampler import Sampler, Samples
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

@@ -17,7 +17,7 @@ from genmonitor.callbacks.checkpoints.state import SweepState
 from genmonitor.callbacks.integration.circumstances import TrainerCollective
 from genmonitor.callbacks.integration.data import images_until
 from genmonitor.evaluation.results import History
-from genmonitor.evaluation.sampling.cache import clear
+from genmonitor.images.cache import clear
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.monitoring.options import MAX_FAILURES
 

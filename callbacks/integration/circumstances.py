@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from genmonitor._io import Progress
 from genmonitor._manifest import where_defined
 from genmonitor._stop import StopEvaluation, check_stop, stops_when
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 
 
 class TrainerCollective(Collective):

@@ -17,9 +17,9 @@ from genmonitor.callbacks.integration.compat import (
     training_dataloaders,
     validation_dataloaders,
 )
-from genmonitor.evaluation.data.images import ImageKey, ImageSet, sampled_indices
-from genmonitor.evaluation.data.streams import is_stream, streams_taken
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
+from genmonitor.images.image_set import ImageKey, ImageSet, sampled_indices
+from genmonitor.images.streams import is_stream, streams_taken
 
 Loaders = tuple[Any, Any]
 """A training loader, and a validation loader or None."""

@@ -21,11 +21,11 @@ from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import images_of, read_outputs
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Result, check_writable
-from genmonitor.evaluation.data.reference import chosen_patch_size, evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters, patch_notes
 from genmonitor.evaluation.regions.presenter import place_data, region_lines
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.cka import check_patches
+from genmonitor.images.split import chosen_patch_size, evenly_spread, image_budget
 from genmonitor.plotting import pixel_clusters as plots
 from genmonitor.report.folder import RunFolder
 

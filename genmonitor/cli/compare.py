@@ -25,9 +25,9 @@ from genmonitor.cli.inputs.outputs import Outputs, images_of, read_images, read_
 from genmonitor.cli.inputs.prompts import read_prompts
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Measurement, Result
+from genmonitor.distributed import current_processes
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_data, class_table
-from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition, load_partition, region_key

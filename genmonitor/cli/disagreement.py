@@ -24,10 +24,8 @@ from genmonitor.cli.inputs.encoding import (
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.distributed import current_processes
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
-from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.prompts.disagreement import (
     DRAWN_MODES,
@@ -41,6 +39,8 @@ from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
 from genmonitor.plotting.style import Drawing

@@ -23,9 +23,7 @@ from genmonitor.cli.inputs.encoding import (
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import current_processes
+from genmonitor.distributed import current_processes
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.prompts.diversity import REAL, SCORES, DiversityEvaluation, evaluation_figures, state
@@ -33,6 +31,8 @@ from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import DiversitySettings
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.style import Drawing
 

@@ -109,7 +109,7 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
 
 def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched: Mapping[str, str]) -> int:
     """Run a command, print its result or why there is none, and return the exit status."""
-    from genmonitor.evaluation.distributed import FailedElsewhereError
+    from genmonitor.distributed import FailedElsewhereError
 
     message: str | None = None
     group, text = Group(), ""

@@ -20,7 +20,7 @@ from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device
 from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
 from genmonitor.cli.inputs.prompts import HELP, PromptRows
 from genmonitor.cli.progress import show_progress
-from genmonitor.evaluation.distributed import current_processes
+from genmonitor.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Table

@@ -21,8 +21,7 @@ from genmonitor.cli.inputs.encoding import default_device, value_range
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import current_processes
+from genmonitor.distributed import current_processes
 from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.diversity import LISTED, SHOWN
 from genmonitor.evaluation.results import Table
@@ -31,6 +30,7 @@ from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt
 from genmonitor.functional.w1kp.score import variability_p_value
 from genmonitor.functional.w1kp.subsets import REUSED
+from genmonitor.images.prompts import Prompts
 from genmonitor.plotting.diversity import least_varied
 
 NAME, MAX_ROWS = "w1kp", 20

@@ -15,19 +15,19 @@ Example:
 """
 
 from genmonitor._io import Progress, no_progress, terminal_progress
+from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.evaluation.comparison import Comparison, compare
-from genmonitor.evaluation.data.images import ImageSet
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
-from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Presenter, Samples, Table
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Presenter, Table
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings, RegionSettings
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.sampler import Sampler, Samples
 
 __all__ = [
     "Alert",

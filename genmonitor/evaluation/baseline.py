@@ -11,8 +11,8 @@ from torch import Tensor
 
 from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress
+from genmonitor.images.split import DRAWS
 
-DRAWS = 20
 TAIL = 0.05
 """The nominal chance that real images lie below their band: of one value, or of all regions together."""
 

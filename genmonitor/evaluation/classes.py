@@ -13,9 +13,6 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import prompts_of
 from genmonitor.evaluation.diagnosis import diagnose
 from genmonitor.evaluation.findings import Area, FaultKind, Finding, differs
 from genmonitor.evaluation.results import Table
@@ -23,6 +20,9 @@ from genmonitor.evaluation.text.diagnosis import percent, with_strength
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
+from genmonitor.images.by_prompt import prompts_of
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
 
 MAX_PER_CLASS = 500
 """Images of a class that are looked at, on each side."""

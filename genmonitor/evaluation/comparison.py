@@ -15,10 +15,8 @@ from genmonitor._formatting import RESOLUTION, Band, as_sentence
 from genmonitor._html import figure_html, heading_html, table_html, text_html
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, plain
+from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.evaluation import classes as by_class
-from genmonitor.evaluation.data.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, differs, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
@@ -33,12 +31,15 @@ from genmonitor.evaluation.regions.presenter import (
     regions_html,
 )
 from genmonitor.evaluation.regions.values import P
-from genmonitor.evaluation.results import Samples, ShownImages, Table
+from genmonitor.evaluation.results import ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
 from genmonitor.evaluation.text.table import on_screen
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
+from genmonitor.images.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.pixel_clusters import side_by_side
 

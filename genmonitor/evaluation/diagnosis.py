@@ -15,7 +15,6 @@ from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
-from genmonitor.evaluation.data.compared_sets import scale_doubt
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.evaluation.text import diagnosis as text
@@ -40,6 +39,7 @@ from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.diagnosis.readings import READINGS, usable_readings
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
+from genmonitor.images.compared_sets import scale_doubt
 from genmonitor.partition import PixelPartition
 
 MOSTLY_ALL = ("whole image", "most of the image")

@@ -12,11 +12,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
+from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import PromptKey, subset_by_prompt
-from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import disagreement as text
@@ -24,11 +21,15 @@ from genmonitor.evaluation.prompts.disagreement import SAMPLES, DisagreementEval
 from genmonitor.evaluation.prompts.estimates import PromptGroups
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
-from genmonitor.evaluation.results import FitReport, History, Samples
+from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
 from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides, prompt_p_values
+from genmonitor.images.by_prompt import PromptKey, subset_by_prompt
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.sampler import Samples
 
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
 from genmonitor._io import Progress, no_progress
+from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.classes import (
@@ -26,9 +27,6 @@ from genmonitor.evaluation.classes import (
     smallest_p,
     with_classes,
 )
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.real_subset import prompts_of
-from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
@@ -37,7 +35,7 @@ from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, LeastVa
 from genmonitor.evaluation.prompts.estimates import PromptGroups
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, mode_ends
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
-from genmonitor.evaluation.results import FitReport, History, Samples
+from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
@@ -45,6 +43,9 @@ from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
+from genmonitor.images.by_prompt import prompts_of
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.sampler import Samples
 from genmonitor.kernels import Kernel
 
 MAX_FEATURES = 3072

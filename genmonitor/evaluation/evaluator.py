@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_prefix
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import Collective, SingleProcess
+from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter, Samples
+from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter
 from genmonitor.evaluation.settings import SampleSettings, Settings
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.sampler import Samples
 from genmonitor.linalg.chunking import processors
 from genmonitor.training_state.rng import preserve_rng, seed_everything
 from genmonitor.training_state.snapshot import Snapshot

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from genmonitor._io import say, warn
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 from genmonitor.evaluation.values import Better, ValueSpec
 from genmonitor.kernels import Kernel
 from genmonitor.metrics._distributed import several_processes

@@ -16,6 +16,7 @@ from torchmetrics import Metric, MetricCollection
 
 from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress, write_json
+from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.classes import (
     NO_LABELS,
@@ -26,12 +27,7 @@ from genmonitor.evaluation.classes import (
     smallest_p,
     with_classes,
 )
-from genmonitor.evaluation.data.compared_sets import RangeNotes, check_value_range
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSplit, chosen_patch_size, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
-from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import (
@@ -49,13 +45,18 @@ from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
 from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValues
-from genmonitor.evaluation.results import FitReport, History, Samples
+from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.images.compared_sets import RangeNotes, check_value_range
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.sampler import Samples
+from genmonitor.images.split import RealSplit, chosen_patch_size, cka_work
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition, region_key
 

@@ -11,13 +11,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
 from genmonitor._io import clean
-from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Finding, headlines
+from genmonitor.images.sampler import Samples
 from genmonitor.plotting.style import Drawing
 
 Record = dict[str, float]
@@ -26,24 +25,6 @@ MOMENT = ("epoch", "step")
 """Keys of a record that say when it is of; all others are values."""
 History = list[Record]
 """The records of a run, the oldest first."""
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """This process's part of the generated images.
-
-    Attributes:
-        images: [n, C, H, W].
-        indices: which of the global set they are, int64 [n].
-    """
-
-    images: Tensor
-    indices: Tensor
-
-    def of_rank(self, comm: Collective) -> Samples:
-        """Return this process's part of samples that every process holds."""
-        mine = comm.rank_indices(len(self.indices))
-        return Samples(self.images[mine.start : mine.stop], self.indices[mine.start : mine.stop])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from genmonitor import kernels
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_positive, check_whole_blocks
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.modes import DiversityMetric
 from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
@@ -23,6 +22,7 @@ from genmonitor.functional.cka import check_cka_arguments
 from genmonitor.functional.kernel_means import check_estimator
 from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
 from genmonitor.functional.w1kp.calibration import check_calibration
+from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.linalg.clustering import LINKAGES, Linkage

@@ -13,8 +13,9 @@ from genmonitor._io import clean, say, warn
 from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
-from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, Table
+from genmonitor.evaluation.results import Alert, Evaluation, History, Table
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
+from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
 from genmonitor.report.files import FOLDER

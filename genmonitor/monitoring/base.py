@@ -18,8 +18,7 @@ from genmonitor._html import heading_html, png_html, values_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._stop import StopEvaluation, stops_alone, stops_when
 from genmonitor._validation import NotFiniteError, check_bool, check_callable, check_one_of
-from genmonitor.evaluation.data.images import ImageKey, ImageSet
-from genmonitor.evaluation.distributed import Collective, FailedElsewhereError
+from genmonitor.distributed import Collective, FailedElsewhereError
 from genmonitor.evaluation.evaluator import (
     PROBE,
     Evaluator,
@@ -31,10 +30,11 @@ from genmonitor.evaluation.evaluator import (
     run_evaluation,
 )
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import MOMENT, Alert, History, Samples
-from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.results import MOMENT, Alert, History
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
+from genmonitor.images.image_set import ImageKey, ImageSet
+from genmonitor.images.model import SampledModel
+from genmonitor.images.sampler import Sampler, Samples
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, Log, OnError

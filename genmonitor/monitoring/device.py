@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.results import Samples
+from genmonitor.images.sampler import Samples
 
 
 def check_evaluate_on(given: str | torch.device | None) -> torch.device | None:

@@ -17,21 +17,21 @@ from torch.optim import Optimizer
 
 from genmonitor._io import Progress, no_progress, terminal_progress, warn
 from genmonitor._validation import check_at_least, check_bool, check_positive
-from genmonitor.encoders.frozen import check_not_shared
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.streams import is_stream, streams_taken
-from genmonitor.evaluation.distributed import (
+from genmonitor.distributed import (
     Collective,
     MissingProcessError,
     SingleProcess,
     current_processes,
     wait_for_every_process,
 )
+from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Evaluation
-from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.model import SampledModel
+from genmonitor.images.sampler import Sampler
+from genmonitor.images.streams import is_stream, streams_taken
 from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.monitoring.averages import averaged_weights

@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from genmonitor import GaussianKernel
+from genmonitor.distributed import Collective
 from genmonitor.evaluation import (
     DisagreementEvaluator,
     DisagreementSettings,
@@ -19,7 +20,6 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
-from genmonitor.evaluation.distributed import Collective
 
 PROBE = 8
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 from genmonitor._stop import StopEvaluation, stops_when
-from genmonitor.evaluation.distributed import current_processes
+from genmonitor.distributed import current_processes
 
 PARTS = ("by both alone", "by the first", "by both in step")
 

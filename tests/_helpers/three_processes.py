@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 
 from genmonitor import MaximumMeanDiscrepancy, PixelPartition
+from genmonitor.distributed import MissingProcessError, current_processes, wait_for_every_process
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
-from genmonitor.evaluation.distributed import MissingProcessError, current_processes, wait_for_every_process
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images.sampler import Sampler
 from genmonitor.metrics._distributed import alone
 from genmonitor.monitoring.loop import LoopMonitor
 

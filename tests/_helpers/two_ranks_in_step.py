@@ -11,10 +11,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from genmonitor import PixelPartition
+from genmonitor.distributed import DistributedProcesses
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
-from genmonitor.evaluation.distributed import DistributedProcesses
-from genmonitor.evaluation.sampling.lockstep import Lockstep
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images.lockstep import Lockstep
+from genmonitor.images.sampler import Sampler
 from genmonitor.monitoring.loop import LoopMonitor
 from genmonitor.training_state.proof import Trained, prove_unchanged
 from genmonitor.training_state.sharding import gather, kept_sharded, sharded_parts

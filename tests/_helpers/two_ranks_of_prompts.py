@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
+from genmonitor.distributed import Collective, DistributedProcesses
 from genmonitor.encoders import image_encoder, text_encoder
 from genmonitor.evaluation import (
     DiversityEvaluator,
@@ -16,7 +17,6 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
-from genmonitor.evaluation.distributed import Collective, DistributedProcesses
 
 PROMPTS = ["a cat", "a white dog", "photo"]
 N = 49

@@ -20,7 +20,7 @@ from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.results import Evaluation, FitReport
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images.sampler import Sampler
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])

@@ -36,9 +36,9 @@ from torch.utils.data import DataLoader
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.reference import split_reference
 from genmonitor.evaluation.findings import headlines
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.split import split_reference
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 

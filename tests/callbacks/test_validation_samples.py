@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor.callbacks import GenerativeMonitor, PixelClusterMonitor, ValidationSamples
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, SingleProcess
-from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.images.model import SampledModel
 
 pytestmark = LIGHTNING_SAYS
 

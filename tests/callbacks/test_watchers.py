@@ -14,7 +14,7 @@ from genmonitor.callbacks.schedule import Schedule
 from genmonitor.cli import main
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Evaluation, FitReport
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images.sampler import Sampler
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:GenerativeMonitor. ")]
 VALUES = [3.0, 2.0, 4.0, 2.5, 5.0, 6.0]

@@ -8,10 +8,10 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.image.kid import KernelInceptionDistance
 
 from genmonitor import PRDC, GaussianKernel, VendiScore
+from genmonitor.distributed import SingleProcess
 from genmonitor.encoders import FeatureMetrics, image_encoder
 from genmonitor.encoders.feature_metrics import NEIGHBORS, FidelityMetrics, check_neighbors
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
-from genmonitor.evaluation.distributed import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.functional import authenticity, precision_recall_density_coverage, rke_score, vendi_score
 from genmonitor.kernels import CosineKernel

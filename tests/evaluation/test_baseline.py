@@ -4,7 +4,8 @@ import pytest
 import torch
 from scipy import stats
 
-from genmonitor.evaluation.baseline import DRAWS, measure_baseline, simultaneous_bands
+from genmonitor.evaluation.baseline import measure_baseline, simultaneous_bands
+from genmonitor.images.split import DRAWS
 
 
 def draws_of(candidates, n, seed=0):

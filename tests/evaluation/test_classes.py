@@ -11,9 +11,9 @@ from genmonitor import PixelPartition, compare
 from genmonitor._formatting import format_p
 from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.classes import NO_LABELS, P_CLASS, ClassResult, class_finding, compare_classes
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.functional import two_sample_test_by_class
+from genmonitor.images.prompts import Prompts
 
 REAL, FAKE = halves(600, 1), halves(300, 2)
 OF_REAL, OF_FAKE = (torch.arange(n) % 5 for n in (600, 300))

@@ -20,8 +20,8 @@ from _helpers.evaluations import (
 from matplotlib.figure import Figure
 
 from genmonitor import CosineKernel, GaussianKernel
+from genmonitor.distributed import FailedElsewhereError
 from genmonitor.evaluation import DisagreementSettings, ImageSet, SingleProcess
-from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL
 from genmonitor.functional import prompt_split

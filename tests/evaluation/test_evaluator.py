@@ -19,8 +19,8 @@ from _helpers.evaluations import (
 )
 
 from genmonitor._stop import StopEvaluation
+from genmonitor.distributed import FailedElsewhereError
 from genmonitor.evaluation import Evaluation, Evaluator, SingleProcess, run_evaluation
-from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import (
     NotFittedError,
     SettingsChangedError,

@@ -7,7 +7,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.image.kid import KernelInceptionDistance
 
-from genmonitor.evaluation.distributed import SingleProcess
+from genmonitor.distributed import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.regions.values import RegionValues
 

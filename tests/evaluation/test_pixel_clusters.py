@@ -15,13 +15,13 @@ from torchmetrics.aggregation import MeanMetric
 
 from genmonitor import CosineMeanSimilarity, PixelPartition, compare, diagnose
 from genmonitor.cli.gate import condition, failures
+from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.bands import BANDS
-from genmonitor.evaluation.data.images import ImageSet, fingerprint
-from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.findings import LEVEL
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
+from genmonitor.images.image_set import ImageSet, fingerprint
 
 REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)

@@ -10,7 +10,7 @@ from ddpm import DDPM, STEPS
 from lightning import Trainer
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.sampling.seeding import SeededRows
+from genmonitor.images.seeding import SeededRows
 
 FIT = ["ignore:.*LeafSpec", "ignore:.*does not have many workers"]
 

@@ -10,7 +10,7 @@ from ddpm import make_unet
 from diffusers import DDPMScheduler
 from diffusers_loop import draw
 
-from genmonitor.evaluation.sampling.seeding import SeededRows
+from genmonitor.images.seeding import SeededRows
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "diffusers_loop.py"
 

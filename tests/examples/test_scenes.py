@@ -6,7 +6,7 @@ import scenes
 import torch
 from scenes import PROMPTS, CaptionedScenes, TextDDPM, describe_small, make_monitors
 
-from genmonitor.evaluation.sampling.seeding import SeededRows
+from genmonitor.images.seeding import SeededRows
 
 SAYS = ["ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:(Pixel|Div|Dis).{10,30}(only|the baseline)"]
 

@@ -22,10 +22,10 @@ from planted import planted_images
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.callbacks.base import sampled_model
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.reference import split_reference
-from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.functional import cosine_mean_similarity
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.sampler import Sampler
+from genmonitor.images.split import split_reference
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*cluster_2 .* got worse")]
 SCALARS = [

@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor import LoopMonitor
 from genmonitor.callbacks import GenerativeMonitor
+from genmonitor.distributed import MissingProcessError, SingleProcess
 from genmonitor.evaluation import RegionEvaluator, RegionSettings, Sampler
-from genmonitor.evaluation.distributed import MissingProcessError, SingleProcess
 from genmonitor.monitoring import loop as module
 from genmonitor.report.run import MonitorRun
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, default_collate
 
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.streams import take_items
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.streams import take_items
 from genmonitor.training_state.data import preserve_data
 
 N = 12

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, Subset
 
-from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.images.image_set import ImageSet
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.rng import (
     find_generators,

@@ -16,13 +16,13 @@ from genmonitor._io import Progress
 from genmonitor.cli.arguments import add_folder_arguments, nonempty, nonempty_path, number_within, whole_number
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
+from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfIdf, pixels
 from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
-from genmonitor.evaluation.data.compared_sets import range_doubt
-from genmonitor.evaluation.distributed import Collective
-from genmonitor.evaluation.results import Samples
+from genmonitor.images.compared_sets import range_doubt
+from genmonitor.images.sampler import Samples
 
 PIXELS, TF_IDF = "pixels", "tf-idf"
 

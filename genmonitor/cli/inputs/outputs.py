@@ -14,7 +14,7 @@ from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
 from genmonitor.cli.inputs.files import read_array, split_key
 from genmonitor.cli.inputs.pictures import holds_pictures, open_pictures
-from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.images.image_set import ImageSet
 
 OUTPUTS = (
     "a folder of image files or of tar files of these, or one such tar file; or a file .npy, .npz, .pt or .safetensors "

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from genmonitor._io import Progress
-from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.images.image_set import ImageSet
 from genmonitor.linalg.chunking import processors
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import ALERT_FACTOR, Area, Finding, differs
 from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptGroups, PromptTracker, quoted
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked, SampleSet
-from genmonitor.evaluation.results import Evaluation, History, Presenter, Samples, Table
+from genmonitor.evaluation.results import Evaluation, History, Presenter, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.mmd_influence import RealSide
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.sampler import Samples
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
 from genmonitor.plotting.style import Drawing
 

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
+from genmonitor.distributed import Collective
 from genmonitor.evaluation.classes import ClassResult, class_data, class_table
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.estimates import RESOLUTION, Change, Estimate, PromptTracker, quoted
 from genmonitor.evaluation.prompts.modes import ModeEnds
-from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, Table
+from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, reusability_curve, w1kp_by_prompt
 from genmonitor.functional.kernel_means import kernel_dispersion
@@ -27,6 +26,8 @@ from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.prompt_fidelity import PromptFidelity
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.functional.w1kp.subsets import REUSED
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.sampler import Samples
 from genmonitor.kernels import Kernel
 from genmonitor.plotting import diversity as plots
 from genmonitor.plotting.style import Drawing

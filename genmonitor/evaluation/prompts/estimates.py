@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, DegradationDetector, Finding, p_values_of_change, recovered
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import Better, ValueSpec
 from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.images.prompts import Prompts
 
 ALL = "all samples"
 """Name of all samples, where single prompts have too few or there are no prompts."""

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 from genmonitor.evaluation.findings import differs
-from genmonitor.evaluation.results import Samples
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
 from genmonitor.functional.scendi import scendi_from_covariances
 from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram
+from genmonitor.images.sampler import Samples
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
 

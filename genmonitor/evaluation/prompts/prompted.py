@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import write_json
+from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.text import text_encoder
-from genmonitor.evaluation.data.compared_sets import RangeNotes, check_value_range
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.prompts.estimates import PromptGroups, PromptTracker
 from genmonitor.evaluation.results import EvaluationT, FitReport
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
+from genmonitor.images.compared_sets import RangeNotes, check_value_range
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 RANGED = 100

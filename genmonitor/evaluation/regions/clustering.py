@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.data.reference import cell_side, chosen_patch_size, cka_work
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
+from genmonitor.images.image_set import fingerprint
+from genmonitor.images.split import cell_side, chosen_patch_size, cka_work
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage, adjusted_rand_index, best_overlaps, cut_tree, merge_tree, site_points
 from genmonitor.partition import PixelPartition, by_size

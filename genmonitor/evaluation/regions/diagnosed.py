@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from genmonitor.distributed import Collective
 from genmonitor.evaluation.classes import ClassResult
 from genmonitor.evaluation.diagnosis import Diagnosis
-from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.changes import Change
 from genmonitor.evaluation.results import Evaluation

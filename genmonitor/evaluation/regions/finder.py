@@ -16,14 +16,14 @@ from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.baseline import DRAWS, measure_baseline
-from genmonitor.evaluation.data.images import MAX_HELD, ImageSet, fingerprint
-from genmonitor.evaluation.data.reference import RealSplit, split_reference
+from genmonitor.evaluation.baseline import measure_baseline
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.discrepancy import group_names, view_kernels, views_state
+from genmonitor.images.image_set import MAX_HELD, ImageSet, fingerprint
+from genmonitor.images.split import DRAWS, RealSplit, split_reference
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.data.images import ImageSet, fingerprint
-from genmonitor.evaluation.data.reference import RealSplit
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetrics
 from genmonitor.functional.neighbors import knn
 from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.images.image_set import ImageSet, fingerprint
+from genmonitor.images.split import RealSplit
 
 MAX_IMAGES = 5000
 MAX_BYTES = 64 * 2**20

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_samples
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.discrepancy import PairSums, View, group_names, split_statistics, views_of_state
 from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_within

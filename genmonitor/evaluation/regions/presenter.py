@@ -20,17 +20,18 @@ from genmonitor._formatting import format_cms, format_error_ratio, format_p
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.classes import class_data, class_table
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding, differs, verdict_of
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, curve, when
+from genmonitor.evaluation.results import History, Presenter, Record, ShownImages, Table, curve, when
 from genmonitor.evaluation.text.diagnosis import capital
 from genmonitor.evaluation.text.table import on_screen
 from genmonitor.functional.diagnosis import in_words
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import diagnosis as diagnosis_plots
 from genmonitor.plotting import pixel_clusters as plots

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
 from genmonitor.callbacks.integration.circumstances import TrainerCollective, circumstances, run_folder
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 
 pytestmark = LIGHTNING_SAYS
 

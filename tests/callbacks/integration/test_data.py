@@ -18,7 +18,7 @@ from torch.utils.data import (
 
 from genmonitor.callbacks.integration.compat import TrainingProgress
 from genmonitor.callbacks.integration.data import all_loaders, batch_size, check_split, find_loader, images_until
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined")]
 

@@ -14,8 +14,8 @@ from genmonitor.cli.inputs.encoding import (
 )
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.distributed import SingleProcess
+from genmonitor.distributed import SingleProcess
+from genmonitor.images.image_set import ImageSet
 
 CPU = torch.device("cpu")
 NAMES = ["1", "2", "3"]

@@ -15,7 +15,7 @@ from PIL import Image
 
 from genmonitor._io import no_progress
 from genmonitor.cli.inputs.outputs import cut, read_images, read_outputs
-from genmonitor.evaluation.data.images import READ_BATCH
+from genmonitor.images.image_set import READ_BATCH
 
 
 def read(where, size=None):

@@ -16,13 +16,13 @@ from _helpers.evaluations import (
 )
 
 from genmonitor import GaussianKernel
+from genmonitor.distributed import FailedElsewhereError
 from genmonitor.evaluation import ImageSet, SingleProcess
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.evaluation.prompts.disagreement import DistanceTracker
 from genmonitor.evaluation.prompts.diversity import SpreadTracker
 from genmonitor.evaluation.prompts.estimates import PromptGroups
+from genmonitor.images.prompts import Prompts
 
 LABELS = torch.arange(60) % 3
 REAL = labeled(90)

@@ -4,7 +4,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.disagreement import (
     AGAINST,
     DisagreementEvaluation,
@@ -15,6 +14,7 @@ from genmonitor.evaluation.prompts.disagreement import (
 )
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Mode, SampleSet
 from genmonitor.evaluation.values import grouped_by_chart
+from genmonitor.images.prompts import Prompts
 
 BY_CHANCE = [ByChance(total, 0.1, -0.1) for total in (0.2, 0.3, 0.9)]
 FOUND = Disagreement(

@@ -5,9 +5,8 @@ import pytest
 import torch
 from _helpers.evaluations import samples_of
 
+from genmonitor.distributed import SingleProcess
 from genmonitor.evaluation import DiversitySettings
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import SingleProcess
 from genmonitor.evaluation.prompts.diversity import (
     REAL,
     SCORES,
@@ -21,10 +20,11 @@ from genmonitor.evaluation.prompts.diversity import (
 )
 from genmonitor.evaluation.prompts.estimates import ALL, Change, PromptGroups
 from genmonitor.evaluation.prompts.modes import ModeEnds
-from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.values import grouped_by_chart
 from genmonitor.functional import calibrate, reusability_curve, w1kp_score
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.sampler import Samples
 
 LOST = [Change(f"p{i}", 0.04, 1.0, 9.0, 1e-9) for i in range(7)]
 PROMPTS = PromptGroups(Prompts([f"p{i}" for i in range(7)]), 56)

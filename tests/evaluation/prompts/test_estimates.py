@@ -5,7 +5,6 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from genmonitor import CosineKernel
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.disagreement import DistanceTracker
 from genmonitor.evaluation.prompts.diversity import SpreadTracker
 from genmonitor.evaluation.prompts.estimates import (
@@ -19,6 +18,7 @@ from genmonitor.evaluation.prompts.estimates import (
 )
 from genmonitor.functional import mmd_influence
 from genmonitor.functional.kernel_means import kernel_dispersion
+from genmonitor.images.prompts import Prompts
 
 NO_GROUPS = PromptGroups(None, 0)
 

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from genmonitor.evaluation.distributed import SingleProcess
+from genmonitor.distributed import SingleProcess
 from genmonitor.evaluation.prompts.modes import (
     LARGEST_SIDE,
     DiversityMetric,
@@ -11,8 +11,8 @@ from genmonitor.evaluation.prompts.modes import (
     mode_ends,
     thumbnail,
 )
-from genmonitor.evaluation.results import Samples
 from genmonitor.functional import prompt_split, rke_score, scendi_score, vendi_score
+from genmonitor.images.sampler import Samples
 from genmonitor.kernels import GaussianKernel
 
 NAMES = ["a", "b", "c"] * 10

@@ -7,9 +7,9 @@ from _helpers.evaluations import ScriptedCollective
 from torch import nn
 
 from genmonitor import CosineKernel, GaussianKernel
+from genmonitor.distributed import SingleProcess
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.distributed import SingleProcess
+from genmonitor.images.image_set import ImageSet
 
 IMAGES = torch.rand(12, 1, 2, 2, generator=torch.Generator().manual_seed(0))
 COSINES = {"kernel": CosineKernel(), "prompt_kernel": CosineKernel()}

@@ -6,8 +6,6 @@ from _helpers.evaluations import halves
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition, compare
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.reference import split_reference
 from genmonitor.evaluation.regions.clustering import content_order
 from genmonitor.evaluation.regions.finder import (
     RegionFinder,
@@ -18,6 +16,8 @@ from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import CLUSTER_TOLERANCE
 from genmonitor.functional.discrepancy import view_kernels, views_state
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.split import split_reference
 from genmonitor.partition import load_partition
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)

@@ -4,7 +4,7 @@ import torch
 from _helpers.evaluations import halves
 
 from genmonitor import CosineMeanSimilarity, GaussianKernel, LaplacianKernel, MaximumMeanDiscrepancy, PixelPartition
-from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess
+from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.regions.metrics import Compared, RegionMetrics, distances
 from genmonitor.functional import mmd_influence
 from genmonitor.functional.discrepancy import MULTIPLIERS, view_kernels, views_state

@@ -12,8 +12,8 @@ from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import Callback
 from torchmetrics import Metric
 
-from genmonitor.evaluation.sampling import cache
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images import cache
+from genmonitor.images.sampler import Sampler
 
 BASELINE = "ignore:Plain.{1,4}(there is no validation data|only|the baseline)"
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings(BASELINE)]

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_at_least, check_bool, check_same_length
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.distributed import Collective, SingleProcess
+from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.images.image_set import ImageSet
 
 MIN_REAL, MIN_FAKE = 5, 2
 REMEDY = (

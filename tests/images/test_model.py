@@ -6,8 +6,8 @@ import torch
 from lightning import LightningModule
 from torch import nn
 
-from genmonitor.evaluation.sampling.model import SampledModel, suggested_sample_fn
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.images.model import SampledModel, suggested_sample_fn
+from genmonitor.images.sampler import Sampler
 
 
 class Generator(nn.Module):

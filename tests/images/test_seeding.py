@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import distributions
 
-from genmonitor.evaluation.sampling.seeding import SeededRows
+from genmonitor.images.seeding import SeededRows
 
 # How a model may draw n rows, and the mean and standard deviation of the values.
 UNIFORM = (0.5, math.sqrt(1 / 12))

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from genmonitor.evaluation.distributed import FailedElsewhereError
+from genmonitor.distributed import FailedElsewhereError
 from genmonitor.training_state.sharding import (
     gather,
     reset_after_error,

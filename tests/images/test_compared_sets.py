@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 
-from genmonitor.evaluation.data.compared_sets import (
+from genmonitor.images.compared_sets import (
     check_left,
     check_paired,
     check_set,
@@ -12,7 +12,7 @@ from genmonitor.evaluation.data.compared_sets import (
     copy_notes,
     sample_size,
 )
-from genmonitor.evaluation.data.images import ImageSet
+from genmonitor.images.image_set import ImageSet
 
 REAL = torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 

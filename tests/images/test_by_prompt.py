@@ -5,11 +5,11 @@ import torch
 from _helpers.evaluations import ScriptedCollective, labeled
 from torch.utils.data import Dataset, TensorDataset
 
-from genmonitor.evaluation.data import real_subset
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import choose_by_prompt, find_prompts, subset_by_prompt
-from genmonitor.evaluation.distributed import SingleProcess
+from genmonitor.distributed import SingleProcess
+from genmonitor.images import by_prompt as real_subset
+from genmonitor.images.by_prompt import choose_by_prompt, find_prompts, subset_by_prompt
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.prompts import Prompts
 
 
 def numbered(count, start=0):

@@ -9,9 +9,9 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits
 from lightning import LightningModule
 from torch import nn
 
-from genmonitor.evaluation.sampling.lockstep import Lockstep
-from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler, draw_batch, free_memory, is_out_of_memory
+from genmonitor.images.lockstep import Lockstep
+from genmonitor.images.model import SampledModel
+from genmonitor.images.sampler import Sampler, draw_batch, free_memory, is_out_of_memory
 
 pytestmark = LIGHTNING_SAYS
 

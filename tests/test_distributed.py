@@ -7,7 +7,7 @@ from _helpers import stopped_ranks
 from _helpers.evaluations import ScriptedCollective
 from _helpers.processes import in_two_processes
 
-from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess, current_processes
+from genmonitor.distributed import FailedElsewhereError, SingleProcess, current_processes
 
 
 def fail():

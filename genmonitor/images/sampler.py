@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,13 +15,12 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._validation import check_at_least, check_callable, check_images
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import Collective
-from genmonitor.evaluation.results import Samples
-from genmonitor.evaluation.sampling import cache
-from genmonitor.evaluation.sampling.lockstep import Lockstep
-from genmonitor.evaluation.sampling.model import SampledModel, suggested_sample_fn
-from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
+from genmonitor.distributed import Collective
+from genmonitor.images import cache
+from genmonitor.images.lockstep import Lockstep
+from genmonitor.images.model import SampledModel, suggested_sample_fn
+from genmonitor.images.prompts import Prompts
+from genmonitor.images.seeding import SeededRows, sample_seed
 from genmonitor.training_state.rng import seed_everything
 from genmonitor.training_state.sharding import gather, sharded_parts
 
@@ -33,6 +33,24 @@ long chains of steps make more of rounding."""
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
 """What CUDA and MPS, the CPU's allocator, and cuDNN say."""
 PromptedSampleFn = Callable[[Any, Any], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """This process's part of the generated images.
+
+    Attributes:
+        images: [n, C, H, W].
+        indices: which of the global set they are, int64 [n].
+    """
+
+    images: Tensor
+    indices: Tensor
+
+    def of_rank(self, comm: Collective) -> Samples:
+        """Return this process's part of samples that every process holds."""
+        mine = comm.rank_indices(len(self.indices))
+        return Samples(self.images[mine.start : mine.stop], self.indices[mine.start : mine.stop])
 
 
 class Sampler:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
-from genmonitor.evaluation.data.reference import (
+from genmonitor.images.split import (
     ImageSet,
     chosen_patch_size,
     cka_work,

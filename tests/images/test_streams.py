@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
-from genmonitor.evaluation.data import streams
-from genmonitor.evaluation.data.images import ImageSet
-from genmonitor.evaluation.data.streams import is_stream, take_items
+from genmonitor.images import streams
+from genmonitor.images.image_set import ImageSet
+from genmonitor.images.streams import is_stream, take_items
 
 
 class Stream(IterableDataset):

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.evaluation.data.images import READ_BATCH, ImageSet, describe_batch, look_up, random_order
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
+from genmonitor.images.image_set import READ_BATCH, ImageSet, describe_batch, look_up, random_order
+from genmonitor.images.prompts import Prompts
 
 PromptKey = str | int | Callable[[Any], Any] | None
 LABEL_NAMES = ("label", "labels", "class", "target")

@@ -4,7 +4,7 @@ import torch
 from _helpers.two_ranks_in_step import BATCH, whole
 from torch import nn
 
-from genmonitor.evaluation.sampling.lockstep import Lockstep
+from genmonitor.images.lockstep import Lockstep
 
 
 def test_whole_model_is_left_to_itself():

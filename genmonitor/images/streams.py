@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, StreamedItems, find_images
-from genmonitor.evaluation.distributed import Collective
+from genmonitor.distributed import Collective
+from genmonitor.images.image_set import READ_BATCH, ImageKey, StreamedItems, find_images
 from genmonitor.training_state.data import found_generators, preserve_data
 from genmonitor.training_state.rng import preserve_rng, seed_everything, seed_generators
 

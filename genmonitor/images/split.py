@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import torch
 
-from genmonitor.evaluation.baseline import DRAWS
-from genmonitor.evaluation.data.images import ImageSet, random_order
+from genmonitor.images.image_set import ImageSet, random_order
 
+DRAWS = 20
+"""Draws of real images that make the baseline."""
 MAX_IMAGES, LEAST_IMAGES = 5000, 1000
 """Upper and lower bound of the images that regions are found in, as far as there are so many."""
 USUAL_BYTES, MOST_BYTES = 2**28, 2**30

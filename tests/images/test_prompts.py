@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.images.prompts import Prompts
 
 
 def test_prompts_are_repeated_in_their_order():
