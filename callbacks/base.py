@@ -308,11 +308,15 @@ class GenerativeMonitor(Monitor, Callback):
     def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
         """Have the training left alone inside the block, with its data, and report what had to be put back."""
         average = averaged_model(find_weight_averaging(trainer))
+        settings: dict[str, Any] = {
+            f"the Trainer's {name}": (partial(getattr, trainer, name), partial(setattr, trainer, name))
+            for name in ("accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm")
+        }
         trained = Trained(
             pl_module,
             optimizers=trainer.optimizers,
             others={f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)},
-            states={"logged values": logged_state(trainer)},
+            states={"logged values": logged_state(trainer)} | settings,
             averaged=None if average is None else average.module,
             way_back=partial(_way_back, trainer),
         )

@@ -63,6 +63,7 @@ MOVES = {
     "optimizer": step,
     "groups": lambda module: module.trainer.optimizers[0].param_groups[0].update(lr=1.0, weight_decay=1.0),
     "scheduler": lambda module: module.trainer.lr_scheduler_configs[0].scheduler.step(),
+    "Trainer": lambda module: vars(module.trainer).update(accumulate_grad_batches=2, gradient_clip_val=1e-6),
     "logged key": lambda module: module.log("val_loss", 1e6 + module.trainer.global_step),
     # one that nobody logs: what is logged Lightning writes anew whenever someone looks
     "callback metric": lambda module: module.trainer.callback_metrics.update(score=torch.tensor(1e6)),
