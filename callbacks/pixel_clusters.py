@@ -47,7 +47,7 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     The level of the p-values is promised where the real images compared with are validation images. A region raises an
     alert where it is farther from real images than at its best evaluation by more than chance (p <= 0.002 for all
-    regions together) and its error ratio at least 1.5 times as large, and 1.5, at two evaluations in a row: a lasting
+    regions together) and its error ratio at least 1.25 times as large, and 1.25, at two evaluations in a row: a lasting
     fault is reported at the second evaluation that has it. What is far from real images already may hide a small one;
     `benchmarks/detection.md` says which, and counts false alerts too. Pixels that never vary are measured by what
     chance does to whole images. Copies of training images raise an alert at the second diagnosis in a row that finds
@@ -79,7 +79,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         region_names: names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
             pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
         diagnose_every: evaluations from one diagnosis to the next; the first has one, the last as far as
-            `max_epochs` and `max_steps` tell, and each in which the error ratio of the image or a region is 1.6 times
+            `max_epochs` and `max_steps` tell, and each in which the error ratio of the image or a region is 1.25 times
             that of the last diagnosis, or as much less. It takes a few seconds on 500 images of 32×32×3: where an
             evaluation comes after minutes of training, take 1.
         aligned: whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of

@@ -361,7 +361,10 @@ def _diagnosed(
     if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
-        findings = [*(x for x in copies if x.kinds[0].strength >= MANY and x.kinds[0].share >= most), *findings]
+        findings = [
+            *(x for x in copies if x.kinds[0].strength >= MANY and x.kinds[0].share >= most),
+            *findings,
+        ]
         findings += [x for x in copies if x not in findings]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
 

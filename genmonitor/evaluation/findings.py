@@ -28,7 +28,7 @@ ALERT_LEVEL = 0.002
 EVALUATIONS_BELOW = 2
 ALERT_FACTOR = 2.0
 """How many times the squared distance of its best evaluation a prompt has that deserves an alert, however sure."""
-ALERT_RATIO = 1.5
+ALERT_RATIO = 1.25
 """How many times its best error ratio, 1 at least, a region has that deserves an alert, however sure the change."""
 
 

@@ -66,7 +66,7 @@ DIAGNOSED_BYTES = 2**28
 """Of the images on each side that are diagnosed: of larger ones there are fewer, and 100 at least."""
 CLASSES = 3
 """That are diagnosed in an evaluation: each takes about a second."""
-CHANGED = 1.6
+CHANGED = 1.25
 """Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""

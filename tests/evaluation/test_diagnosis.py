@@ -323,7 +323,10 @@ def test_a_fault_in_an_area_that_nobody_tells_is_found_there_and_said_first(name
 def test_one_image_over_and_over_is_said_first(value: float | None, count: int) -> None:
     image = disks(1, 1) if value is None else torch.full_like(disks(1, 1), value)
     found = diagnose(image.repeat(count, 1, 1, 1), disks(N, 2), area=WHOLE)
-    assert found.findings[0].verdict == "copies"
+    verdicts = [x.verdict for x in found.findings]
+    assert "copies" in verdicts
+    # of one gray image, that it is blank explains more
+    assert verdicts[0] == ("copies" if value is None else "blank in 100 % of the images")
     assert found.findings[0].kinds[0].strength > 0.8
 
 
