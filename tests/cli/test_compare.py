@@ -93,7 +93,7 @@ def test_compare_names_the_dark_half_first(compared):
         rf"^cluster_{dark} \(right half\) differs from real images: error ratio [\d.]+ × \(p = 0.001\)", said, re.M
     )
     assert finding[0] == rows[0][0] == f"cluster_{dark}"
-    assert float(rows[0][3]) > 10
+    assert float(rows[0][3]) > 1.5
     assert rows[0][7:9] == ["right", "half"]
 
 

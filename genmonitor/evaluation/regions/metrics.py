@@ -19,7 +19,7 @@ from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.mmd_influence import MMDInfluence, influence_of
 from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks, familywise_p_values
-from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
 ADDED = ("mmd", "fake", "real", "second_order", "real_mean")
@@ -112,7 +112,7 @@ class RealRegions:
         self.views = views_of_state(fixed.views, real, fixed.partition)
         self._in_blocks: dict[int, dict[View, PairSums]] = {}
         self._means: Tensor | None = None
-        if type(fixed.kernel) is GaussianKernel and fixed.block_size is None:
+        if fixed.kernel.has_taylor_features and fixed.block_size is None:  # a Gaussian, as the views have
             self.views["structure"] = replace(self.views["structure"], gamma=fixed.kernel.gamma)
         # each view counts by one over what its MMD varies by among real images; one where these never vary as the image
         varies = {view: _or_images(of.deviation, real) for view, of in self.views.items()}
