@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import IOBase
 from itertools import chain
-from multiprocessing.managers import ListProxy
+from multiprocessing.managers import DictProxy, ListProxy
 from pathlib import Path
 from threading import Thread
 from types import BuiltinMethodType, CodeType, FunctionType, MappingProxyType, MethodType
@@ -485,11 +485,18 @@ def _outside_state(thing: Any) -> State | None:
         return (thing.tell, thing.seek) if not thing.closed and thing.seekable() else None
     if isinstance(thing, (array, ListProxy)):
         return lambda: thing[:], partial(thing.__setitem__, slice(None))
+    if isinstance(thing, DictProxy):
+        return thing.copy, partial(_refill_proxy, thing)
     shared = thing.get_obj() if hasattr(thing, "get_obj") else thing  # of multiprocessing
     if isinstance(shared, (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)):
         size = ctypes.sizeof(shared)
         return partial(bytes, shared), lambda saved: ctypes.memmove(ctypes.addressof(shared), saved, size)
     return None
+
+
+def _refill_proxy(proxy: Any, items: Mapping[Any, Any]) -> None:
+    proxy.clear()
+    proxy.update(items)
 
 
 def _are_equal_states(now: Any, before: Any) -> bool:

@@ -219,6 +219,12 @@ def add_shared(self, index):
     return self.kept.value
 
 
+@functools.cache
+def manager():
+    """Return a process of its own that keeps what workers share."""
+    return multiprocessing.get_context("spawn").Manager()
+
+
 STATES = {
     "counter": dataset(int, add),
     "dict": dataset(dict, lambda self, index: cached(self.kept, index)),
@@ -234,6 +240,8 @@ STATES = {
     "tensor in shared memory": dataset(lambda: torch.zeros(3).share_memory_(), add_to_values),
     "numpy's array": dataset(lambda: np.zeros(3), add_to_values),
     "shared number": dataset(shared, add_shared),
+    "dict of a manager": dataset(lambda: manager().dict(), lambda self, index: cached(self.kept, index)),
+    "list of a manager": dataset(lambda: manager().list(), append),
     "torch's generator": dataset(torch.Generator, lambda self, index: torch.rand((), generator=self.kept)),
     "numpy's generator": dataset(np.random.default_rng, lambda self, index: self.kept.random()),
     "python's generator": dataset(random.Random, lambda self, index: self.kept.random()),
