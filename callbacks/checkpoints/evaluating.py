@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.checkpoints.files import Checkpoint, CheckpointWeights
 from genmonitor.callbacks.checkpoints.state import SweepState
+from genmonitor.callbacks.integration.checkpoints import Checkpoint, CheckpointWeights
 from genmonitor.callbacks.integration.circumstances import TrainerCollective
 from genmonitor.callbacks.integration.data import images_until
 from genmonitor.evaluation.results import History

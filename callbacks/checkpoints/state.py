@@ -11,7 +11,7 @@ import torch
 
 from genmonitor._io import atomic_write
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.checkpoints.files import Checkpoint, find_files, in_order, look_at
+from genmonitor.callbacks.integration.checkpoints import Checkpoint, find_files, in_order, look_at
 from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings, reading_state
 from genmonitor.report.run import read_run
 

@@ -16,9 +16,9 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.evaluating import CheckpointEvaluations, SweepResult
-from genmonitor.callbacks.checkpoints.files import CheckpointWeights, run_of
 from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup, placed, run_at_start, settings_of
 from genmonitor.callbacks.checkpoints.state import SweepState, new_checkpoints
+from genmonitor.callbacks.integration.checkpoints import CheckpointWeights, run_of
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.report.files import FOLDER

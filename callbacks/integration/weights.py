@@ -12,7 +12,7 @@ from typing import Any, Literal
 import lightning.pytorch as pl
 import torch
 
-from genmonitor.callbacks.checkpoints.files import fit_loop, has_averaged, read_checkpoint
+from genmonitor.callbacks.integration.checkpoints import fit_loop, has_averaged, read_checkpoint
 from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging, weight_averagings
 from genmonitor.monitoring.averages import has_begun
 

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Find the evaluation to keep, and its checkpoint."""
-    from genmonitor.callbacks.checkpoints.files import find_files, read_checkpoint
+    from genmonitor.callbacks.integration.checkpoints import find_files, read_checkpoint
 
     folder = find_folder(args.run)
     best = _best(read_run(folder).monitors, args.prefix)

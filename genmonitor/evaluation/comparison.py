@@ -17,6 +17,7 @@ from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, plain
 from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.evaluation import classes as by_class
+from genmonitor.evaluation import closer
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, differs, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
@@ -33,7 +34,6 @@ from genmonitor.evaluation.regions.presenter import (
 from genmonitor.evaluation.regions.values import P
 from genmonitor.evaluation.results import ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.evaluation.text import comparison as text
 from genmonitor.evaluation.text.table import on_screen
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
@@ -112,7 +112,11 @@ class Comparison:
             return found
         firsts = [evaluation.findings[0] for evaluation in self.evaluations]
         of_each = [replace(x, text=f"{name}: {x.text}") for name, x in zip(self.names, firsts, strict=True)]
-        return (text.which_is_closer(self.differences, self.names), *of_each, *(replace(x, detail=True) for x in found))
+        return (
+            closer.which_is_closer(self.differences, self.names),
+            *of_each,
+            *(replace(x, detail=True) for x in found),
+        )
 
     @property
     def split(self) -> str:
@@ -133,7 +137,7 @@ class Comparison:
             return None
         sizes, regions = self.partition.sizes(), self.partition.regions()
         sites = {"image": sum(sizes)} | {name: sizes[label] for name, label in regions.items()}
-        return text.closer_table(self.differences, [found.values for found in self.evaluations], self.names, sites)
+        return closer.closer_table(self.differences, [found.values for found in self.evaluations], self.names, sites)
 
     def __str__(self) -> str:
         """Say the findings first, then which images they rest on, the table and the notes."""

@@ -44,7 +44,7 @@ from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
-from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValues
+from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValues, check_distinct_keys
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.single_samples import COPIED
@@ -109,6 +109,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         prompts: Prompts | None = None,
     ) -> None:
         settings = settings or RegionSettings()
+        check_distinct_keys([*(settings.region_names or {}).values()])
         objects = {"extra_metrics": extra_metrics, "fault_models": fault_models, "site_encoder": site_encoder}
         super().__init__(settings.n_samples, prefix, settings, **objects)
         self.fault_models = fault_models

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from genmonitor import kernels
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_positive, check_whole_blocks
-from genmonitor.evaluation.prompts.modes import DiversityMetric
-from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.cka import check_cka_arguments
 from genmonitor.functional.kernel_means import check_estimator
@@ -26,6 +24,7 @@ from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.linalg.clustering import LINKAGES, Linkage
+from genmonitor.metrics.scendi import ScendiScore
 from genmonitor.partition import PixelPartition, check_region_names, load_partition
 
 Reference = Literal["data", "start", "previous"]
@@ -161,8 +160,7 @@ class RegionSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = check_region_names("region_names", self.region_names or {})
-        check_distinct_keys([*names.values()])
+        check_region_names("region_names", self.region_names or {})
         check_cka_arguments(self.kernel, 1 if self.patch_size is None else self.patch_size, 1e-6, self.batch_estimator)
         check_estimator(self.kernel, self.partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)
@@ -246,7 +244,7 @@ class DiversitySettings(Settings):
         if self.calibration is not None and self.prompts is not None:
             check_calibration(self.calibration, None)
             check_two_per_prompt(self.prompts, self.n_samples)
-        if not DiversityMetric(*self.kernels, self.num_features, self.rcond).streams:
+        if not ScendiScore(*self.kernels, self.num_features, self.rcond).streams:
             raise ValueError(
                 f"Expected `num_features` for {self.kernels[0]} and {self.kernels[1]}, but got None. "
                 "Give for example num_features=500, or use the cosine kernel."

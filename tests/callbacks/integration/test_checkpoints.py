@@ -5,7 +5,7 @@ import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, fit
 
-from genmonitor.callbacks.checkpoints.files import (
+from genmonitor.callbacks.integration.checkpoints import (
     Checkpoint,
     find_files,
     has_averaged,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.evaluation.text.comparison import closer_set, closer_table, which_is_closer
+from genmonitor.evaluation.closer import closer_set, closer_table, which_is_closer
 from genmonitor.evaluation.text.table import aligned
 
 NAMES = ("new", "old")

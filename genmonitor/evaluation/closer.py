@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of a comparison of real with generated images, of one generated set or of two."""
+"""Which of two generated sets is closer to real images, and in which regions: the sentence and the table."""
 
 from __future__ import annotations
 
