@@ -28,7 +28,7 @@ from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
-REFERENCE, REFERENCE_BYTES = 1000, 2**28
+REFERENCE, REFERENCE_BYTES = 1000, 2**26
 """Real images that fix the views, fewer where they are large, but never fewer than are compared."""
 ERROR = "error of "
 """What the names of distances begin with in a draw of the baseline."""
