@@ -39,8 +39,8 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
     Example:
         >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.08), 0.005)
         'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 8 %; p = 0.005).'
-        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.2, "px", 0.9), 0.01)
-        'Whole image: a difference too small to name its kind (the nearest: blurred, σ 0.2 px; p = 0.01).'
+        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.2, "px", 0.9), 0.02)
+        'Whole image: a difference too small to name its kind (the nearest: blurred, σ 0.2 px; p = 0.02).'
     """
     if best and best.share >= USUAL and p > SURE:
         nearest = with_strength(best)
