@@ -250,10 +250,10 @@ def _refined(side: Side, several: Sequence[Faults], steps: Iterable[float]) -> l
 
 
 def _beside(model: FaultModel, strength: float, step: float) -> Iterable[float]:
+    low, high = getattr(model, "bounds", (-math.inf, math.inf))
     if not getattr(model, "whole", False):
-        low, high = getattr(model, "bounds", (-math.inf, math.inf))
         return [min(max(x, low), high) for x in (strength / step, strength * step)]
-    return [x for x in (strength - 1, strength + 1) if x] if step > 1.4 else ()
+    return [x for x in (strength - 1, strength + 1) if x and low <= x <= high] if step > 1.4 else ()
 
 
 def shares(side: Side, faults: Faults) -> list[float]:

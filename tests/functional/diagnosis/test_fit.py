@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis import Distance
-from genmonitor.functional.diagnosis.distance import pixel_views
+from genmonitor.functional.diagnosis import FAULT_MODELS, Kind
+from genmonitor.functional.diagnosis.distance import Distance, pixel_views
 from genmonitor.functional.diagnosis.fit import Side, ranked
 from genmonitor.functional.diagnosis.kinds.tone import Brighter
 
@@ -58,3 +58,11 @@ def test_the_first_of_the_first_are_those_of_all() -> None:
     torch.testing.assert_close(every.first(80).first(30).real, every.first(30).real)
     assert every.first(80).first(30).left(()) == pytest.approx(every.left(()))
     assert every.first(N) is every
+
+
+@pytest.mark.parametrize("model", [x for x in FAULT_MODELS if isinstance(x, Kind) and x.whole], ids=str)
+def test_strengths_stay_within_their_bounds_where_nothing_is_wrong(model: Kind) -> None:
+    draws = (torch.rand(N, 1, 8, 8, generator=torch.Generator().manual_seed(seed)).cumsum(3) / 8 for seed in (1, 2))
+    found = ranked(side(*draws), [model])
+    low, high = model.bounds
+    assert all(low <= faults[0].strength <= high and faults[0].strength for _, faults in found)
