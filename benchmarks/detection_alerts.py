@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genmonitor import GaussianKernel
 from genmonitor.evaluation.findings import ALERT_RATIO, DegradationDetector
+from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.findings import BestSoFar
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
 from genmonitor.functional.discrepancy import view_kernels, views_state
@@ -76,9 +77,10 @@ def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[li
     measure = compared.measure
     draws = [measure(source.draw(generator)[1], testable=False).error for _ in range(DRAWS)]
     chance = {name: median(draw[name] for draw in draws) for name in draws[0]}
+    regions = Regions(source.partition, GaussianKernel(1.0), chance=chance)
     for i in range(evaluations):
         found = measure(spoil(source.draw(generator)[0], i, generator))
-        ratios = {name: error / chance[name] for name, error in found.error.items()}
+        ratios = regions.error_ratios(found.error)
         scores = {name: z for name, z in best.scores(found.influence).items() if name != "image"}
         far = best.farther_by(ratios, ALERT_RATIO)
         best.update(found.influence, ratios, i)

@@ -150,13 +150,15 @@ def _draw_errors(
             zorder=3 if own else 2,
         )
     ax.set_yscale("log")
+    ax.minorticks_off()
+    ax.set_yticks([1, 2, 4, 8], ["1 ×", "2 ×", "4 ×", "8 ×"])
     ax.axhline(1, color=FAINT, linewidth=1)
-    ax.text(epochs[-1], 0.85, "real images", fontsize=10, color="#555555", ha="right", va="top")
+    ax.text(epochs[-1], 1.05, "real images", fontsize=10, color="#555555", ha="right", va="bottom")
     for epoch, alert in alerts:
         if worst == alert.area.region:
             ax.axvline(epoch, color="#B3261E", linewidth=1.2, linestyle=":")
             place: dict[str, Any] = {"ha": "left", "va": "bottom", "transform": ax.get_xaxis_transform()}
-            ax.text(epoch + 0.3, 0.03, "alert", fontsize=11, color="#B3261E", **place)
+            ax.text(epoch + 0.3, 0.4, "alert", fontsize=11, color="#B3261E", **place)
     ax.set_title("error ratio", loc="left", fontsize=12, color=INK)
     ax.set_xlabel("epoch", fontsize=11, color=INK)
     ax.spines[["top", "right"]].set_visible(False)

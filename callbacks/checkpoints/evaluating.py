@@ -73,7 +73,7 @@ class CheckpointEvaluations:
         self.tell(f"{number} of {total}{rest}: {checkpoint.path.name}, step {checkpoint.progress.step}.{said}")
 
     def _evaluate(self, checkpoint: Checkpoint, trainer: Any, pl_module: Any) -> bool:
-        """Evaluate a checkpoint and keep what was found; say whether that succeeded."""
+        """Evaluate a checkpoint and keep what was found; return True if that succeeded."""
         path, comm = checkpoint.path, TrainerCollective(trainer)
         records = []
         try:

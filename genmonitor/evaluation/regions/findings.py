@@ -102,7 +102,7 @@ class RegionFindings:
 
     def recovered(self, region: str) -> Finding:
         """Return the finding that a region which got worse is no longer far from its best: its alert is over."""
-        return recovered(self.area(region), next(iter(self.values.distance.values()))[region])
+        return recovered(self.area(region), self.values.error_ratio[region])
 
     def area(self, region: str) -> Area:
         """Return a region with its place in words."""
