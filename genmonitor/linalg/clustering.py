@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genmonitor.linalg.chunking import in_cache
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.linalg.precision import full_precision
 
@@ -42,10 +43,12 @@ def site_points(matrix: Tensor, shape: tuple[int, int], linkage: Linkage) -> Ten
     if linkage != "smoothed":
         return matrix[varying][:, varying]
     weight = _blurred(varying.to(matrix)[None], shape)
-    blurred = _blurred((_blurred(matrix, shape) / weight).T.contiguous(), shape) / weight
-    points = blurred[varying][:, varying]
-    points = points - points.mean(1, keepdim=True)
-    return points / torch.linalg.vector_norm(points, dim=1, keepdim=True).clamp_min(torch.finfo(points.dtype).tiny)
+    blurred = _blurred(matrix, shape).div_(weight)
+    blurred = _blurred(blurred.T, shape).div_(weight)
+    blurred = blurred[varying]
+    points = blurred[:, varying]
+    points -= points.mean(1, keepdim=True)
+    return points.div_(torch.linalg.vector_norm(points, dim=1, keepdim=True).clamp_min(torch.finfo(points.dtype).tiny))
 
 
 def merge_tree(points: Tensor, linkage: Linkage) -> NDArray[Any]:
@@ -58,7 +61,8 @@ def merge_tree(points: Tensor, linkage: Linkage) -> NDArray[Any]:
     from scipy.cluster.hierarchy import linkage as scipy_linkage
     from scipy.spatial.distance import squareform
 
-    condensed = squareform(_distances(points - points.mean(0)).numpy(), checks=False)
+    centered = (points - points.mean(0)).float()
+    condensed = squareform(_distances(centered).numpy(), checks=False)
     return scipy_linkage(condensed, method="ward" if linkage == "ward" else "average")[:, :2]
 
 
@@ -125,7 +129,10 @@ def _blurred(rows: Tensor, shape: tuple[int, int]) -> Tensor:
     """Sum rows [n, h · w] over neighboring sites, with the weights of a Gaussian."""
     width = max(1.0, max(shape) / SMOOTHED_SIDE)
     down, across = (_gaussian(size, width).to(rows) for size in shape)
-    return (down @ rows.unflatten(1, shape) @ across).flatten(1)
+    out = rows.new_empty(rows.shape)
+    for part in in_cache(len(rows), rows.element_size() * rows.shape[1]):
+        out[part] = (down @ rows[part].unflatten(1, shape) @ across).flatten(1)
+    return out
 
 
 def _gaussian(size: int, width: float) -> Tensor:
@@ -136,6 +143,6 @@ def _gaussian(size: int, width: float) -> Tensor:
 def _distances(centered: Tensor) -> Tensor:
     """Return Euclidean distances [N, N] on the CPU in float32, which may put equal points 1e-3 of the spread apart."""
     with full_precision():
-        out = symmetric_product(centered.float())
+        out = symmetric_product(centered)
     squares = out.diagonal().clone()
     return out.mul_(-2).add_(squares[:, None]).add_(squares).clamp_min_(0).sqrt_().fill_diagonal_(0).cpu()
