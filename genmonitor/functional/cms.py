@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack, overload
-
 import torch
 from torch import Tensor
 
@@ -15,20 +13,6 @@ from genmonitor.linalg.distances import LOSS
 from genmonitor.partition import PixelPartition, region_key
 
 
-class _Options(TypedDict, total=False):
-    kernel: Kernel | None
-    block_size: int | None
-    unbiased: bool
-
-
-@overload
-def cosine_mean_similarity(
-    fake: Tensor, real: Tensor, *, partition: None = None, **options: Unpack[_Options]
-) -> Tensor: ...
-@overload
-def cosine_mean_similarity(
-    fake: Tensor, real: Tensor, *, partition: PixelPartition, **options: Unpack[_Options]
-) -> dict[str, Tensor]: ...
 def cosine_mean_similarity(
     fake: Tensor,
     real: Tensor,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -124,11 +123,31 @@ def cell_discrepancies(images: Tensor, blocks: Blocks) -> Tensor:
         float64 [1 + S, rows, columns]: the sum over channels and characteristic functions of the squared difference of
         their means, in units of their variance.
     """
-    height, width = images.shape[2:]
-    cell = _cell(height, width)
-    strips = [_Strip.of(strip) for strip in images.split(cell, 2)]
-    floor = FLOOR * max(float(strip.deviation.max()) for strip in strips)
-    return torch.stack([strip.discrepancies(blocks, floor, cell) for strip in strips], 1)
+    cell = _cell(*images.shape[2:])
+    mean = float64_sum(images, 0) / len(images)
+    squares = torch.zeros_like(mean)
+    for some in _parts(images, 1):
+        squares += (images[some].double() - mean).square().sum(0)
+    deviation = (squares / len(images)).sqrt()
+    scale = 1 / (deviation + FLOOR * deviation.max())
+    scale = scale.nan_to_num(posinf=0.0)  # images that are all the same
+    rows_of_cells = zip(*(x.split(cell, dim) for x, dim in ((images, 2), (mean, 1), (scale, 1))), strict=True)
+    return torch.stack([_row_of_cells(*row, blocks, cell) for row in rows_of_cells], 1)
+
+
+def _row_of_cells(images: Tensor, mean: Tensor, scale: Tensor, blocks: Blocks, cell: int) -> Tensor:
+    """Return the discrepancies [1 + S, columns] of a row of cells of all images [N, C, h, W]."""
+    means, square = [], 0.0
+    for some in _parts(images, blocks.size):
+        waves = _waves((images[some].double() - mean) * scale, cell)
+        means.append(blocks.means(waves))
+        square = square + waves.square().sum(0) / len(images)
+    of_block = torch.cat(means)
+    mean = of_block.mean(0)
+    variance = square - mean.square() + FLOOR * _variances(mean) / cell**2
+    units = (of_block / variance.sqrt()).flatten(1)
+    differences = blocks.weights(units.device).T @ units
+    return differences.square_().unflatten(1, mean.shape).sum((1, 2))
 
 
 def size_of_difference(views: Sequence[Tensor]) -> Tensor:
@@ -188,37 +207,6 @@ def standardized(sums: Tensor) -> Tensor:
     return ((sums - mean) / spread).masked_fill(spread <= UNRESOLVED * mean.max(), -math.inf)
 
 
-class _Strip(NamedTuple):
-    """A row of cells of all images [N, C, h, W], with mean and standard deviation of its pixels."""
-
-    images: Tensor
-    mean: Tensor
-    deviation: Tensor
-
-    @classmethod
-    def of(cls, images: Tensor) -> _Strip:
-        mean = float64_sum(images, 0) / len(images)
-        squares = torch.zeros_like(mean)
-        for some in _parts(images, 1):
-            squares += (images[some].double() - mean).square().sum(0)
-        return cls(images, mean, (squares / len(images)).sqrt())
-
-    def discrepancies(self, blocks: Blocks, floor: float, cell: int) -> Tensor:
-        """Return those of each split in each cell [1 + S, columns]."""
-        scale = 1 / (self.deviation + floor) if floor > 0 else 0.0
-        means, squares = [], []
-        for some in _parts(self.images, blocks.size):
-            waves = _waves((self.images[some].double() - self.mean) * scale, cell)
-            means.append(blocks.means(waves))
-            squares.append(waves.square().sum(0))
-        of_block = torch.cat(means)
-        mean, square = of_block.mean(0), torch.stack(squares).sum(0) / len(self.images)
-        variance = square - mean.square() + FLOOR * _variances(mean) / cell**2
-        units = (of_block / variance.sqrt()).flatten(1)
-        differences = blocks.weights(units.device).T @ units
-        return differences.square_().unflatten(1, mean.shape).sum((1, 2))
-
-
 def _parts(images: Tensor, size: int) -> Iterator[slice]:
     """Cut images into some at a time, which are whole blocks of so many."""
     blocks = in_cache(len(images) // size, 8 * size * images[0].numel())
@@ -230,11 +218,8 @@ def _waves(x: Tensor, cell: int) -> Tensor:
     cosine, sine = torch.cos(FREQUENCIES[0] * x), torch.sin(FREQUENCIES[0] * x)
     # cosines less 1: a pixel that is the same in all images has waves of exactly 0
     waves = torch.stack([cosine - 1, sine, -2 * sine.square(), 2 * sine * cosine], 1)
-    return waves[..., 0, :] if cell == 1 else _cell_means(waves, cell)
-
-
-def _cell_means(waves: Tensor, cell: int) -> Tensor:
-    """Average [N, waves, C, h, W] over all rows and cells of columns."""
+    if cell == 1:
+        return waves[..., 0, :]
     return F.avg_pool2d(waves.flatten(0, 1), (waves.shape[3], cell), ceil_mode=True).view(*waves.shape[:3], -1)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypedDict, Unpack, get_args, overload
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -35,20 +35,6 @@ class RelativeSimilarity(NamedTuple):
     p_value_adjusted: Tensor
 
 
-class _Options(TypedDict, total=False):
-    kernel: Kernel | None
-    paired: bool
-    alternative: Alternative
-
-
-@overload
-def relative_similarity_test(
-    fake: Tensor, other: Tensor, real: Tensor, *, partition: None = None, **options: Unpack[_Options]
-) -> RelativeSimilarity: ...
-@overload
-def relative_similarity_test(
-    fake: Tensor, other: Tensor, real: Tensor, *, partition: PixelPartition, **options: Unpack[_Options]
-) -> dict[str, RelativeSimilarity]: ...
 def relative_similarity_test(
     fake: Tensor,
     other: Tensor,
@@ -185,21 +171,21 @@ def _check_arguments(paired: bool, alternative: str, n: int, k: int) -> None:
 
 def check_comparable(fake: MMDInfluence, other: MMDInfluence) -> None:
     """Refuse influences that were not measured against the same thing."""
-    if fake.regions != other.regions:
+    same = (
+        fake.regions == other.regions
+        and fake.real.shape == other.real.shape
+        and torch.allclose(fake.gamma, other.gamma, rtol=1e-6, atol=0)
+        # rounding on another device moves a mean by a tenth of this, other samples by much more
+        and torch.allclose(fake.real_mean, other.real_mean, rtol=0, atol=1e-6)
+    )
+    if not same:
         raise ValueError(
-            f"Expected `fake` and `other` of the same regions, but got {', '.join(fake.regions)} and "
-            f"{', '.join(other.regions)}. Use one partition for both."
+            "Expected `fake` and `other` to be measured against the same real samples, with the same kernel and "
+            f"partition, but got {_measured_by(fake)} and {_measured_by(other)}. Measure both again with "
+            "`mmd_influence`."
         )
-    counts = fake.real.shape[1], other.real.shape[1]
-    # rounding on another device moves a mean by a tenth of this, other samples by much more
-    if counts[0] != counts[1] or not torch.allclose(fake.gamma, other.gamma, rtol=1e-6, atol=0):
-        raise ValueError(
-            f"Expected `fake` and `other` to be measured against the same real samples with the same kernel, but got "
-            f"{counts[0]} and {counts[1]} real samples and gamma {float(fake.gamma[0]):.6g} and "
-            f"{float(other.gamma[0]):.6g} of the image. Measure both again with `mmd_influence`."
-        )
-    if not torch.allclose(fake.real_mean, other.real_mean, rtol=0, atol=1e-6):
-        raise ValueError(
-            "Expected `fake` and `other` to be measured against the same real samples with the same kernel, but the "
-            "kernel's mean over pairs of them differs. Measure both again with `mmd_influence`."
-        )
+
+
+def _measured_by(side: MMDInfluence) -> str:
+    gamma, mean = float(side.gamma[0]), float(side.real_mean[0])
+    return f"{side.real.shape[1]} samples of {', '.join(side.regions)} by gamma {gamma:.6g}, mean {mean:.6g}"

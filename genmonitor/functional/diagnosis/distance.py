@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +32,14 @@ class View:
     gamma: float
     weights: tuple[float, ...]
 
+    def gram(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the weighted sum of the kernels of all pairs of values [..., N, M]."""
+        total = x.new_zeros(*x.shape[:-1], y.shape[-2])
+        with full_precision():
+            for weight, gram in zip(self.weights, _gaussians(x, y, self.gamma), strict=True):
+                total.add_(gram, alpha=weight)
+        return total
+
 
 @dataclass(frozen=True, eq=False)
 class Distance:
@@ -53,14 +61,8 @@ class Distance:
             values: what each view compares, such as `all_views`.
             unit: images a side that a distance of 1 is the standard deviation of.
         """
-        return cls.with_gram(real, values, unit)[0]
-
-    @classmethod
-    def with_gram(cls, real: Tensor, values: Sequence[Values], unit: int) -> tuple[Distance, Tensor]:
-        """Return the distance by real images, and k of all pairs of these [N, N]; see `of`."""
         with full_precision():
-            views, grams = zip(*(_view(real, some, unit) for some in values), strict=True)
-        return cls(views), sum(grams)
+            return cls(tuple(_view(real, some, unit) for some in values))
 
     def embedded(self, images: Tensor) -> list[Tensor]:
         """Return the area's values in each view [N, D], for `gram`."""
@@ -69,13 +71,11 @@ class Distance:
 
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
         """Return k of all pairs of embedded images, [..., N, M]: of sets of N images, each by itself."""
-        with full_precision():
-            grams = [
-                _weighted(view.weights, _gaussians(a, b, view.gamma))
-                for view, a, b in zip(self.views, x, y, strict=True)
-                if view.gamma
-            ]
-        return sum(grams, x[0].new_zeros(*x[0].shape[:-1], y[0].shape[-2]))
+        total = x[0].new_zeros(*x[0].shape[:-1], y[0].shape[-2])
+        for view, a, b in zip(self.views, x, y, strict=True):
+            if view.gamma:
+                total += view.gram(a, b)
+        return total
 
     def between(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
         """Return the distance of two sets of embedded images."""
@@ -141,38 +141,29 @@ class _Pixels:
         return (seen if self.whitening is None else self.whitening(seen, self.inside))[:, :, self.inside].flatten(1)
 
 
-def _view(real: Tensor, compared: Values, unit: int) -> tuple[View, Tensor]:
-    """Return a view by real images, and its part of their Gram matrix."""
+def _view(real: Tensor, compared: Values, unit: int) -> View:
+    """Return a view by real images."""
     values = compared(real)
     shift = values.mean(0)
     near = centered(values, values)[0]
     scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
     if not scale:
-        return View(compared, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
+        return View(compared, shift, 0.0, (0.0,) * len(GAMMAS))
     # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
-    grams = _gaussians(near, near, 1 / scale)
-    squares = map(_mean_square, grams)
+    squares = [_mean_square(gram) for gram in _gaussians(near, near, 1 / scale)]
     weights = tuple(0.0 if square <= 0 else unit / (8 * square) ** 0.5 for square in squares)
-    return View(compared, shift, 1 / scale, weights), _weighted(weights, grams)
+    return View(compared, shift, 1 / scale, weights)
 
 
-def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:
-    """Return the Gram matrix [..., N, M] of each Gaussian; each is the fourth power of the one before."""
+def _gaussians(x: Tensor, y: Tensor, gamma: float) -> Iterator[Tensor]:
+    """Yield the Gram matrix [..., N, M] of each Gaussian, in place of the one before, whose fourth power it is."""
     squares = squared_norms(x)
     others = squares if x is y else squared_norms(y)
     distances = (x @ y.mT).mul_(-2).add_(others[..., None, :]).add_(squares[..., None]).clamp_min_(0)
-    grams = [distances.mul_(-GAMMAS[0] * gamma).exp_()]
+    gram = distances.mul_(-GAMMAS[0] * gamma).exp_()
+    yield gram
     for _ in GAMMAS[1:]:
-        grams.append(grams[-1].square().square_())
-    return grams
-
-
-def _weighted(weights: Sequence[float], grams: Sequence[Tensor]) -> Tensor:
-    """Return the weighted sum of Gram matrices, which are changed."""
-    total = grams[0].mul_(weights[0])
-    for weight, gram in zip(weights[1:], grams[1:], strict=True):
-        total.add_(gram, alpha=weight)
-    return total
+        yield gram.square_().square_()
 
 
 def _mean_square(gram: Tensor) -> float:

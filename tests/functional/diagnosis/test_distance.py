@@ -80,15 +80,6 @@ def test_what_lies_outside_the_area_does_not_count(area: Tensor) -> None:
         assert torch.equal(x, y)
 
 
-@pytest.mark.parametrize("constant", [False, True])
-def test_the_gram_matrix_of_the_real_images_comes_with_it(constant: bool) -> None:
-    real = torch.ones(20, 1, 6, 6) if constant else drawn(20, 0)
-    distance, gram = Distance.with_gram(real, pixel_views(real, EVERYWHERE), 20)
-    values = distance.embedded(real)
-    # weights are some hundred, of kernels in float32
-    torch.testing.assert_close(gram, distance.gram(values, values), rtol=1e-4, atol=0, check_dtype=False)
-
-
 def test_images_without_variance_are_no_distance_apart() -> None:
     real = torch.ones(10, 1, 6, 6)
     distance = Distance.of(real, pixel_views(real, EVERYWHERE), 10)
