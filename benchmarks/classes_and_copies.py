@@ -37,11 +37,10 @@ from genmonitor.functional import (  # noqa: E402
     band_energy_test,
     data_copying_test,
     odd_samples_test,
-    realism_and_rarity,
     two_sample_test_by_class,
 )
 from genmonitor.functional.authenticity import authenticity_from_radii  # noqa: E402
-from genmonitor.functional.neighbors import neighbor_radii  # noqa: E402
+from genmonitor.functional.neighbors import distance_blocks, neighbor_radii  # noqa: E402
 from genmonitor.functional.permutation import LEVEL  # noqa: E402
 
 CLASS_FAULTS = {"faded": 0.2, "blurred": 0.8, "noisy": 0.05}
@@ -67,6 +66,13 @@ ODD: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "noise 0.2": lambda x, g: x + 0.2 * torch.randn(x.shape, generator=g),
 }
 Rows = Iterator[list[str]]
+
+
+def realism(fake: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """Realism of each generated sample [N] by balls no larger than the median one (Kynkäänniemi et al. 2019, Eq. 3)."""
+    radii = neighbor_radii(real, 3)
+    usual = radii.where(radii <= radii.median(), 0)
+    return torch.cat([(usual / distances).amax(1) for _, distances in distance_blocks(fake, real)]).sqrt()
 
 
 def class_draw(of_set: str, run: int, fault: str | None) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
@@ -236,7 +242,7 @@ def odd_rows(runs: int, nulls: int) -> Rows:
                 if name != "nothing":
                     x, y = fake.flatten(1), real.flatten(1)
                     peers = [
-                        realism_and_rarity(x, y)[0],
+                        realism(x, y),
                         LocalOutlierFactor(novelty=True).fit(y.numpy()).score_samples(x.numpy()),
                         IsolationForest(random_state=0).fit(y.numpy()).score_samples(x.numpy()),
                     ]

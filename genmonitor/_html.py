@@ -68,14 +68,13 @@ def table_html(
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-def values_html(values: Mapping[str, Any], labels: Mapping[str, int] | None = None) -> str:
+def values_html(values: Mapping[str, Any]) -> str:
     """Return values by name as a table, numbers with six digits.
 
     Args:
         values: numbers, or tensors, of which those of several numbers are told by their shape.
-        labels: of the regions among the names.
     """
-    return table_html(["name", "value"], [[name, short(value)] for name, value in values.items()], labels)
+    return table_html(["name", "value"], [[name, short(value)] for name, value in values.items()])
 
 
 def figure_html(figure: Figure, description: str) -> str:

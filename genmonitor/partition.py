@@ -27,8 +27,6 @@ from genmonitor._validation import (
 )
 from genmonitor.linalg.clustering import LINKAGES, Linkage, cut_tree, merge_tree, site_points
 
-MAX_AUTOMATIC_CLUSTERS = 12
-
 
 class PixelPartition:
     """Which cluster each site of an image belongs to.
@@ -290,7 +288,7 @@ def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tens
         return cut_tree(merges, n_clusters)
     from torchmetrics.functional.clustering import dunn_index
 
-    candidates = [cut_tree(merges, count) for count in range(2, min(MAX_AUTOMATIC_CLUSTERS, len(points) - 1) + 1)]
+    candidates = [cut_tree(merges, count) for count in range(2, min(12, len(points) - 1) + 1)]
     if not candidates:
         return cut_tree(merges, 1)
     centered = (points - points.mean(0)).cpu()

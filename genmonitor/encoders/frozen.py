@@ -22,7 +22,6 @@ from genmonitor.training_state.isolation import preserve_training_state
 Encoder = nn.Module | Callable[[Any], Tensor]
 _HINT = ' A published one needs the images\' range: genmonitor.encoders.image_encoder("dinov2", value_range=(-1, 1)).'
 
-MAX_WORDS = 3000
 WORD = r"(?u)\b\w+\b"
 """Words of a single character count too, unlike by default in scikit-learn: prompts may differ in nothing else."""
 
@@ -244,7 +243,7 @@ class TfIdf:
             raise ModuleNotFoundError(
                 'TF-IDF needs scikit-learn, which is not installed. Run: pip install "genmonitor[demo]"'
             ) from error
-        self._vectorizer = TfidfVectorizer(max_features=MAX_WORDS, token_pattern=WORD).fit(corpus)
+        self._vectorizer = TfidfVectorizer(max_features=3000, token_pattern=WORD).fit(corpus)
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Encode texts."""

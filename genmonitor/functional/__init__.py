@@ -15,7 +15,6 @@ from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_sa
 from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
-from genmonitor.functional.realism_and_rarity import realism_and_rarity
 from genmonitor.functional.relative_similarity import (
     RelativeSimilarity,
     relative_similarity_from_influences,
@@ -65,7 +64,6 @@ __all__ = [
     "prompt_split",
     "prompt_split_energy",
     "rank_prompts",
-    "realism_and_rarity",
     "relative_similarity_from_influences",
     "relative_similarity_test",
     "reusability_curve",

@@ -35,12 +35,8 @@ from genmonitor.linalg.precision import full_precision
 
 CLUSTER_TOLERANCE = 0.02
 """Tolerance for clusters: entries come out within 0.001 of their exact value; another 1000 images move some by 0.1."""
-PIECE = 2**14
-"""Entries of each row per product: few enough to sum in float32, many enough for the product to run at full speed."""
 CACHE = 2**20
 """Bytes of Gram matrices made at a time, so that every step on them finds them in the cache."""
-SOME = 32
-"""Images over which the preliminary centers are averaged."""
 
 
 def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:
@@ -191,7 +187,8 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
     points = (values - shift).transpose(1, 2).contiguous()
     if kernel.resolved_gamma * float(torch.linalg.vecdot(points, points).max()) > 1:
         points = points.double()  # rounding of the distances would show in float32
-    in_budget = min(PIECE, chunking.MEMORY_BUDGET // (2 * d * points.element_size())) // n
+    # entries of each row per product: few enough to sum in float32, many enough for the product to run at full speed
+    in_budget = min(2**14, chunking.MEMORY_BUDGET // (2 * d * points.element_size())) // n
     rows = max(1, min(in_budget, -(-n // 16)))  # pairs within a piece are computed twice: keep them few
     half = _half_means(points, kernel)
     out = values.new_zeros(d, d, dtype=torch.float64)
@@ -219,7 +216,8 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
 def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
     """Return what each row and each column of a site's Gram matrix is lowered by to center it roughly [d, N]."""
     d, n, _ = points.shape
-    chosen = range(0, n, -(-n // SOME))
+    # images over which the preliminary centers are averaged
+    chosen = range(0, n, -(-n // 32))
     means = points.new_empty(d, n)
     for sites in in_cache(d, len(chosen) * means[0].nbytes, CACHE):
         some = points[sites, chosen]

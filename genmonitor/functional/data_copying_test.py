@@ -12,8 +12,6 @@ from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.neighbors import knn
 from genmonitor.functional.permutation import MIN_SAMPLES
 
-NEIGHBORS = 50
-"""Training samples whose mean distance is what is usual around a sample, as Carlini et al. take it."""
 USUAL = 0.01
 """Part of the held-out samples that may be as near: generated ones that are nearer than the others are copies."""
 
@@ -81,7 +79,8 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
 
     train, held_out, fake = check_sides({"train": train, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     both = torch.cat([x.to(train.device) for x in (fake, held_out)])
-    squares, neighbors = knn(both.flatten(1), train.flatten(1), min(NEIGHBORS, len(train)))
+    # training samples whose mean distance is what is usual around a sample, as Carlini et al. take it
+    squares, neighbors = knn(both.flatten(1), train.flatten(1), min(50, len(train)))
     distances, nearest = squares.sqrt(), neighbors[:, 0]
     ratios = distances[:, 0] / distances.mean(1).clamp_min(torch.finfo(distances.dtype).tiny)
     n, m = len(fake), len(held_out)

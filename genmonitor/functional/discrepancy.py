@@ -37,8 +37,6 @@ STRIP = 2**19
 """Bytes of the rows of a matrix that are in work at a time on a CPU: they stay in its cache."""
 NEAR = 0.1
 """Exponent of most pairs below which exp(-exponent) - 1 keeps digits that exp(-exponent) loses."""
-STRIPS = 3
-"""Strips of a symmetric matrix, or more: each costs a few pairs beyond the upper triangle."""
 
 
 class PairSums(NamedTuple):
@@ -411,7 +409,8 @@ def _scale(sides: Sequence[Tensor]) -> float:
 def _spans(rows: int, columns: int, block: int, same: bool) -> list[tuple[int, int]]:
     """Cut rows into strips of whole blocks, or of parts of one block, that a cache and the memory budget hold."""
     at_most = max(1, min(STRIP // (4 * columns), chunking.MEMORY_BUDGET // (6 * 8 * columns)))
-    at_most = min(at_most, max(64, -(-rows // STRIPS))) if same else at_most
+    # strips of a symmetric matrix, or more: each costs a few pairs beyond the upper triangle
+    at_most = min(at_most, max(64, -(-rows // 3))) if same else at_most
     step = block * (at_most // block) or at_most
     full, outer = rows // block * block, max(step, block)
     starts = [a for start in range(0, full, outer) for a in range(start, min(start + outer, full), step)]

@@ -19,14 +19,8 @@ from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import FLOOR, Whitening
 
 SIDES = (4, 8, 16)
-CELLS = 48
-"""Larger images are seen in so many cells a side at most."""
 FREQUENCIES = (0.5, 1.0)
 """Of the characteristic functions compared at each pixel, in units of one over its deviation: one and its double."""
-SHARP = (1, 1, 3)
-"""Sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault; one cell counts twice."""
-STEADY = 0.1
-"""Part of its mean that a discrepancy varies by at least: where few samples leave a constant, it hardly does."""
 UNRESOLVED = 1e-6
 """Part of the largest mean below which a spread is rounding: every split of a lone sample gives the same."""
 
@@ -131,13 +125,14 @@ def cell_discrepancies(images: Tensor, blocks: Blocks) -> Tensor:
     deviation = (squares / len(images)).sqrt()
     scale = 1 / (deviation + FLOOR * deviation.max())
     scale = scale.nan_to_num(posinf=0.0)  # images that are all the same
-    rows_of_cells = zip(*(x.split(cell, dim) for x, dim in ((images, 2), (mean, 1), (scale, 1))), strict=True)
-    return torch.stack([_row_of_cells(*row, blocks, cell) for row in rows_of_cells], 1)
+    rows = [slice(start, start + cell) for start in range(0, images.shape[2], cell)]
+    found = [_row_of_cells(images[:, :, row], mean[:, row], scale[:, row], blocks, cell) for row in rows]
+    return torch.stack(found, 1)
 
 
 def _row_of_cells(images: Tensor, mean: Tensor, scale: Tensor, blocks: Blocks, cell: int) -> Tensor:
     """Return the discrepancies [1 + S, columns] of a row of cells of all images [N, C, h, W]."""
-    means, square = [], 0.0
+    means, square = [], mean.new_zeros(())
     for some in _parts(images, blocks.size):
         waves = _waves((images[some].double() - mean) * scale, cell)
         means.append(blocks.means(waves))
@@ -160,10 +155,12 @@ def size_of_difference(views: Sequence[Tensor]) -> Tensor:
         [rows, columns], at least 0: the geometric mean over views and windows, each of size one more than it is.
     """
     sizes = []
-    for side, view in product(SHARP, views):
+    # sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault; one cell counts twice
+    for side, view in product((1, 1, 3), views):
         sums = window_sums(view, side)
         mean = sums[1:].mean(0)
-        spread = torch.maximum(sums[1:].std(0), STEADY * mean).clamp_min(UNRESOLVED * float(mean.max()))
+        # part of its mean that a discrepancy varies by at least: where few samples leave a constant, it hardly does
+        spread = torch.maximum(sums[1:].std(0), 0.1 * mean).clamp_min(UNRESOLVED * float(mean.max()))
         sizes.append(_mean_of_windows((sums[0] - mean) / spread.where(spread > 0, math.inf), side, view.shape[1:]))
     return torch.stack(sizes).clamp_min(0).log1p().mean(0).expm1()
 
@@ -242,4 +239,5 @@ def _clipped(side: int, shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _cell(height: int, width: int) -> int:
-    return -(-max(height, width) // CELLS)
+    # larger images are seen in so many cells a side at most
+    return -(-max(height, width) // 48)

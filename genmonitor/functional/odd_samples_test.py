@@ -20,20 +20,8 @@ from genmonitor.linalg.distances import squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
-NEIGHBORS = 3
-"""Real samples that a ball around one of them reaches, as Kynkäänniemi et al. take it."""
 TILES = 4
 """Of a side of the image; windows are two tiles high and wide."""
-TAIL = 0.05
-"""Quantile of the realism in a window that is one unit below its median."""
-SPREAD = 0.05
-"""The least that such a unit is, a twentieth of a distance: where real ones hardly vary, a trace makes nothing odd."""
-COVERED = 5
-"""Real samples that a ball reaches in which a generated sample covers, as Naeem et al. take it."""
-EXCHANGES = 999
-"""Random exchanges of generated and held-out samples."""
-LOCAL = 0.2
-"""By how much lower the logarithm of the realism in a window is than in the whole image, if it is said to be there."""
 
 Box = tuple[slice, slice]
 
@@ -99,9 +87,11 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     windows, tiles = _windows(*size) if aligned and min(size) >= TILES else _whole(*size)
     both = torch.cat([fake.to(real.device), held_out.to(real.device)])
     found = torch.stack([_realism(x, y, tiles, windows) for x, y in _views(both, real)])
-    middle, low = found.quantile(torch.tensor([0.5, TAIL]).to(found), dim=2)[..., None]
+    # quantile of the realism in a window that is one unit below its median
+    middle, low = found.quantile(torch.tensor([0.5, 0.05]).to(found), dim=2)[..., None]
     below = (found - middle).cpu()
-    scores, view = (below / (middle - low).cpu().clamp_min(SPREAD)).amin(1).min(0)
+    # the least that such a unit is, a twentieth of a distance: where real ones hardly vary, a trace makes nothing odd
+    scores, view = (below / (middle - low).cpu().clamp_min(0.05)).amin(1).min(0)
     n = len(fake)
     odd = lower_than_held_out(scores[:n], scores[n:])
     parts = count_test(len(odd), n, len(held_out))
@@ -153,13 +143,15 @@ def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 
     real, held_out, fake = check_sides({"real": real, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     n = min(len(fake), len(held_out))
     both = torch.cat([x.to(real.device)[torch.arange(n) * len(x) // n] for x in (fake, held_out)])
-    splits = torch.cat([(torch.arange(2 * n) < n)[None], random_splits(2 * n, n, EXCHANGES, seed)])
+    # random exchanges of generated and held-out samples
+    splits = torch.cat([(torch.arange(2 * n) < n)[None], random_splits(2 * n, n, 999, seed)])
     sides = torch.cat([splits, ~splits[:1]]).to(both)
     covered = torch.ones(len(real), len(sides), dtype=torch.bool, device=real.device)
     farthest = real.new_zeros(len(real))
     for x, y in _views(both, real):
         among = squared_distances(y.flatten(1), y.flatten(1)).fill_diagonal_(torch.inf)
-        radius = among.topk(min(COVERED, len(y) - 1), largest=False).values[:, -1]
+        # real samples that a ball reaches in which a generated sample covers, as Naeem et al. take it
+        radius = among.topk(min(5, len(y) - 1), largest=False).values[:, -1]
         distances = squared_distances(y.flatten(1), x.flatten(1))
         inside = (distances <= radius[:, None]).to(both)
         covered &= inside @ sides.T > 0
@@ -176,7 +168,8 @@ def _where(below: Tensor) -> Tensor:
     """Return the window in which a sample is oddest [N], by how far it is below the median in each [N, W]."""
     last = below.shape[1] - 1
     lowest, window = below.min(1)
-    return window.where(lowest < below[:, last] - LOCAL, last)
+    # by how much lower the logarithm of the realism in a window is than in the whole image, if it is said to be there
+    return window.where(lowest < below[:, last] - 0.2, last)
 
 
 def _windows(height: int, width: int) -> tuple[Tensor, list[Box]]:
@@ -224,6 +217,7 @@ def _realism(x: Tensor, real: Tensor, tiles: Sequence[Box], windows: Tensor) -> 
     with full_precision():
         for rows, found in distances(parts, squares):
             found[:, :, rows].diagonal(dim1=1, dim2=2).fill_(torch.inf)
-            radii.append(found.topk(min(NEIGHBORS, len(real) - 1), largest=False).values[:, :, -1])
+            # real samples that a ball around one of them reaches, as Kynkäänniemi et al. take it
+            radii.append(found.topk(min(3, len(real) - 1), largest=False).values[:, :, -1])
         balls = torch.cat(radii, 1)[:, None]
         return torch.cat([(balls / found).amax(2) for _, found in distances(x_parts, x_squares)], 1).log() / 2

@@ -33,8 +33,6 @@ BLOCKS = 50
 """Blocks of the smaller side; below twice as many samples, a block is one sample."""
 MAX_BLOCKS = 1000
 """Blocks of both sides together: more of the larger side take no part."""
-SEED_STEPS = 2**12
-"""Parts of a mean's standard error that give another seed: many, yet far above what rounding moves a mean by."""
 TIE = 1e-4
 """Standardized statistics this close count as equal: rounding must not decide between equal splits."""
 
@@ -176,7 +174,8 @@ def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
     position = torch.cat([(some * direction).sum(1) for some in flat.split(rows_in_cache(flat))])
     order = position.argsort()
     position = position[order].cpu()
-    steps = position.mean() * (SEED_STEPS * len(position) ** 0.5 / position.std())
+    # parts of a mean's standard error that give another seed: many, yet far above what rounding moves a mean by
+    steps = position.mean() * (2**12 * len(position) ** 0.5 / position.std())
     number = int(steps.nan_to_num(0, 0, 0).round().remainder(2**32))
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     shuffle = torch.randperm(len(order), generator=torch.Generator().manual_seed(own))

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_min_samples, check_normalized, check_order, check_vectors
-from genmonitor.functional.kernel_means import means_within
+from genmonitor.functional.discrepancy import GroupKernels
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix, has_features
-from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.spectrum import entropy, largest_eigenpairs, psd_eigenvalues, rounding_of
 
 
@@ -159,9 +158,9 @@ def rke_from_covariance(matrix: Tensor) -> Tensor:
 
 def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
     """1 / mean k², a block of the pairs at a time, of a kernel with its gamma set."""
-    squared = kernel.squared()
-    with full_precision():
-        return 1 / means_within(x, squared, None, len(x))[0, 0]
+    sums = GroupKernels.single(kernel, x, None, mixture=True).sums(x)
+    # k² = 1 + 2 (k - 1) + (k - 1)²
+    return 1 / (1 + (2 * sums.rows.sum() + sums.squares.sum()) / len(x) ** 2)
 
 
 def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) -> tuple[Tensor, Kernel]:

@@ -36,7 +36,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
     takes_gamma: ClassVar[bool] = True
     """Whether it decays with `distances`, at a rate gamma."""
     exponential: ClassVar[bool] = False
-    """Whether it is exp(-gamma · distance): its square is then the same kernel with twice the gamma."""
+    """Whether it is exp(-gamma · distance)."""
     sums_over_sites: ClassVar[bool] = False
     """Whether `distances` of samples are the sums of those of their parts, however these are cut."""
     shift_invariant: ClassVar[bool] = False
@@ -63,11 +63,6 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
     def factorizes(self) -> bool:
         """Whether the kernel of samples is the product of the kernels of their parts."""
         return self.exponential and self.sums_over_sites
-
-    @property
-    def unit(self) -> float | None:
-        """What samples are multiplied by so that gamma = 1 gives their kernel; None if that is not known."""
-        return None
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the distances [N, M] that the kernel decays with, of `prepared` data."""
@@ -133,10 +128,6 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
             gram.copy_(self.gram(*self.prepared(own, other)) - 1)
         return out
 
-    def squared(self) -> Kernel:
-        """Return the kernel k(x, y)²."""
-        return replace(self, gamma=2 * self.resolved_gamma) if self.exponential else _Squared(kernel=self)
-
     def features(self, x: Tensor) -> Tensor:
         """Map samples [N, D] to features [N, P] whose products are the kernel, where these are "exact"."""
         raise NotImplementedError(f"{type(self).__name__} has no exact features.")
@@ -166,22 +157,6 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
             )
         with full_precision():
             return self.gram(*self.prepared(x, y)).to(x.dtype)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Squared(Kernel):
-    """The square of a kernel that does not say what that is."""
-
-    takes_gamma: ClassVar[bool] = False  # the kernel has its own
-    kernel: Kernel
-
-    def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both sets as the kernel wants them."""
-        return self.kernel.prepared(x, y)
-
-    def gram(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the squares of the Gram matrix [N, M]."""
-        return self.kernel.gram(x, y).square()
 
 
 def check_kernel(name: str, kernel: object, example: str = "GaussianKernel()", with_gamma: bool = False) -> None:

@@ -42,11 +42,6 @@ class GaussianKernel(Kernel):
         """Make exp(-‖x - y‖² / (2 sigma²)), that is gamma = 1 / (2 sigma²)."""
         return cls(gamma=1 / (2 * check_positive("sigma", sigma) ** 2))
 
-    @property
-    def unit(self) -> float | None:
-        """The root of gamma: squared distances grow with the square of samples."""
-        return math.sqrt(self.resolved_gamma)
-
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return squared Euclidean distances [N, M]."""
         return squared_distances(x, y, self.gamma)
@@ -94,11 +89,6 @@ class LaplacianKernel(Kernel):
     sums_over_sites: ClassVar[bool] = True
     shift_invariant: ClassVar[bool] = True
     explicit_features: ClassVar[Literal["exact", "random"] | None] = "random"
-
-    @property
-    def unit(self) -> float | None:
-        """Gamma: distances grow with samples."""
-        return self.resolved_gamma
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return L1 distances [N, M]."""

@@ -22,9 +22,6 @@ from genmonitor.linalg.distances import symmetric_product
 from genmonitor.linalg.feature_maps import fourier_features
 from genmonitor.linalg.precision import full_precision
 
-STRIPS = 8
-"""Strips of rows that a triangle is cut into: 9/16 of the whole matrix are kept."""
-
 CHUNK_ROWS = 4096
 """Samples per product."""
 
@@ -169,7 +166,8 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
 
 
 def _strips(dim: int) -> Iterator[tuple[int, int]]:
-    step = -(-dim // STRIPS)
+    # strips of rows that a triangle is cut into: 9/16 of the whole matrix are kept
+    step = -(-dim // 8)
     for start in range(0, dim, step):
         yield start, min(start + step, dim)
 

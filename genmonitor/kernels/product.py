@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from genmonitor._validation import check_at_least
 from genmonitor.kernels.base import Kernel, check_kernel
 from genmonitor.kernels.builtin import GaussianKernel
-from genmonitor.kernels.covariance import FeatureMap, exact_features, random_features
+from genmonitor.kernels.covariance import FeatureMap, exact_features
 from genmonitor.linalg.precision import full_precision
 
 
@@ -48,8 +49,7 @@ class PairKernel:
     """The kernel k((x, t), (y, u)) = k_X(x, y) k_T(t, u) of outputs x, y and their prompts t, u.
 
     A pair is one row: the output's values, then the prompt's; where the kernel is shift-invariant shifted near zero,
-    where it has exact features these. Where both kernels are one but for gamma and factorize, the rows are scaled by
-    `Kernel.unit`, so that the kernel of whole rows is enough.
+    where it has exact features these.
 
     Args:
         output_kernel: of the outputs, its gamma set.
@@ -95,15 +95,11 @@ class PairKernel:
         for values, shift, kernel in sides:
             exact = kernel.explicit_features == "exact"
             part = kernel.features(values) if exact else values - shift.to(values)
-            if self._whole is not None and kernel.unit is not None:
-                part = part.mul_(kernel.unit)
             parts.append(part.to(outputs))
         return torch.cat(parts, 1)
 
     def _parts(self, rows: Tensor) -> list[tuple[Kernel, Tensor]]:
-        """Return the kernels whose product is the kernel of rows, each with what it takes of them."""
-        if self._whole is not None:
-            return [(self._whole, rows)]
+        """Return both kernels, each with what it takes of rows."""
         return list(zip((self.output_kernel, self.prompt_kernel), rows.split(self._sizes, dim=1), strict=True))
 
     @property
@@ -121,17 +117,17 @@ class PairKernel:
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], at the precision in force."""
-        first, *second = (
+        of_outputs, of_prompts = (
             x @ y.T if kernel.explicit_features == "exact" else kernel.gram(x, y)
             for (kernel, x), (_, y) in zip(self._parts(a), self._parts(b), strict=True)
         )
-        return first * second[0] if second else first
+        return of_outputs * of_prompts
 
     def features(self, num_features: int, seed: int) -> FeatureMap:
         """Draw random features: a map from rows [N, D + E] to [N, R] whose products are the kernel in expectation.
 
-        Two kernels of one kind with random features take `num_features` frequencies of the whole row, R = 2 ·
-        `num_features`, and every feature vector has norm 1. Two with exact features take the product of a normal
+        Two kernels with random features take `num_features` frequencies of the whole row, R = 2 · `num_features`, and
+        every feature vector has norm 1. Two with exact features take the product of a normal
         projection of the output's and one of the prompt's, R = `num_features`. The same arguments give the same
         features.
 
@@ -139,18 +135,22 @@ class PairKernel:
             Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models", arXiv
                 2602.04009, Eq. 4.
         """
-        d, e = self._sizes
-        if self._whole is not None:
-            return random_features(self._whole, d + e, num_features, seed)
-        # one draw for both, so that they are independent
-        normal = torch.randn(num_features, d + e, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
-        projections = {"output_projection": normal[:, :d], "prompt_projection": normal[:, d:]}
-        return ProjectedPairs(size=num_features, kernel=self.output_kernel, **projections)
+        of_outputs, of_prompts = (self._normal(side, num_features, seed) for side in (0, 1))
+        if self.output_kernel.explicit_features == "exact":
+            projections = {"output_projection": of_outputs(), "prompt_projection": of_prompts()}
+            return ProjectedPairs(size=num_features, kernel=self.output_kernel, **projections)
+        frequencies = [self.output_kernel.frequencies(of_outputs), self.prompt_kernel.frequencies(of_prompts)]
+        return FeatureMap(2 * num_features, self.output_kernel, torch.cat(frequencies, 1))
 
-    @property
-    def _whole(self) -> Kernel | None:
-        """The kernel of whole rows, where there is one."""
-        return _joined(self.output_kernel, self.prompt_kernel)
+    def _normal(self, side: int, count: int, seed: int) -> Callable[[], Tensor]:
+        """Return what draws a side's normal numbers: its columns of a draw for both, so that they are independent."""
+        sizes, generator = self._sizes, torch.Generator().manual_seed(seed)
+
+        def draw() -> Tensor:
+            both = torch.randn(count, sum(sizes), generator=generator, dtype=torch.float32)
+            return both.split(sizes, dim=1)[side]
+
+        return draw
 
 
 def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
@@ -169,7 +169,7 @@ def have_joint_features(output_kernel: Kernel, prompt_kernel: Kernel) -> bool:
         True
     """
     kinds = {output_kernel.explicit_features, prompt_kernel.explicit_features}
-    return kinds == {"exact"} or (kinds == {"random"} and _joined(output_kernel, prompt_kernel) is not None)
+    return kinds in ({"exact"}, {"random"})
 
 
 def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
@@ -180,14 +180,6 @@ def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
         200
     """
     return num_features * (1 if (output_kernel or GaussianKernel()).explicit_features == "exact" else 2)
-
-
-def _joined(output_kernel: Kernel, prompt_kernel: Kernel) -> Kernel | None:
-    """Return the kernel with gamma 1 that both are in some unit and whose product is that of whole pairs, if any."""
-    if not output_kernel.factorizes or replace(output_kernel, gamma=None) != replace(prompt_kernel, gamma=None):
-        return None
-    kernel = replace(output_kernel, gamma=1.0)
-    return None if kernel.unit is None else kernel
 
 
 def _shift(kernel: Kernel, values: Tensor) -> Tensor:
@@ -210,6 +202,6 @@ def check_pair_kernels(
     if not have_joint_features(*kernels):
         names = [type(kernel).__name__ for kernel in kernels]
         raise ValueError(
-            "Expected kernels whose product has random features with `num_features`, such as two Gaussian or two "
+            "Expected kernels whose product has random features with `num_features`, such as Gaussian ones, or two "
             f"cosine kernels, but got {names[0]} for outputs and {names[1]} for prompts. Leave `num_features` out."
         )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -143,37 +143,10 @@ def processors() -> int:
     return max(1, min(count, int(quota) // int(period))) if quota.isdigit() else count
 
 
-class Blocks:
-    """Blocks of rows of a large matrix: the first ones kept, as many as fit, the others made each time they are read.
-
-    Args:
-        spans: first and last row (not included) of each block.
-        make: makes the block of such a span.
-    """
-
-    def __init__(self, spans: Sequence[tuple[int, int]], make: Callable[[int, int], Tensor]) -> None:
-        self.spans = spans
-        self._make = make
-        self._kept: list[Tensor] = []
-        kept = 0
-        for span in spans:
-            block = make(*span)
-            kept += block.numel() * block.element_size()
-            if kept > gram_budget(block.device):
-                break
-            self._kept.append(block)
-
-    def __iter__(self) -> Iterator[tuple[int, int, Tensor]]:
-        """Yield the first row, the row after the last, and these rows."""
-        for index, (start, stop) in enumerate(self.spans):
-            block = self._kept[index] if index < len(self._kept) else self._make(start, stop)
-            for a in range(start, stop, BLOCK_ROWS):
-                b = min(a + BLOCK_ROWS, stop)
-                yield a, b, block[a - start : b - start]
-
-
 class SymmetricBlocks:
     """A symmetric matrix [N, N] that does not fit in a cache, of which only the upper triangle is computed and read.
+
+    The first blocks of rows are kept, as many as fit; the others are made each time they are read.
 
     Args:
         size: N.
@@ -182,8 +155,15 @@ class SymmetricBlocks:
     """
 
     def __init__(self, size: int, like: Tensor, make: Callable[[int, int], Tensor]) -> None:
-        self._size, self._like = size, like
-        self._blocks = Blocks(list(row_blocks(size, 4 * like.element_size())), make)
+        self._size, self._like, self._make = size, like, make
+        self._spans = list(row_blocks(size, 4 * like.element_size()))
+        self._kept: list[Tensor] = []
+        left = gram_budget(like.device)
+        for start, stop in self._spans:
+            left -= (stop - start) * (size - start) * like.element_size()
+            if left < 0:
+                break
+            self._kept.append(make(start, stop))
 
     def product(self, v: Tensor) -> Tensor:
         """Return the product with v [N, k], float64, rounded to the dtype of the entries."""
@@ -199,5 +179,8 @@ class SymmetricBlocks:
 
     def _rows(self) -> Iterator[tuple[int, int, Tensor]]:
         """Yield some rows at a time, from their diagonal on."""
-        for a, b, block in self._blocks:
-            yield a, b, block[:, block.shape[1] + a - self._size :]
+        for index, (start, stop) in enumerate(self._spans):
+            block = self._kept[index] if index < len(self._kept) else self._make(start, stop)
+            for a in range(start, stop, BLOCK_ROWS):
+                b = min(a + BLOCK_ROWS, stop)
+                yield a, b, block[a - start : b - start, a - start :]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 Linkage = Literal["average", "ward", "smoothed"]
 LINKAGES = ("average", "ward", "smoothed")
-SMOOTHED_SIDE = 32
-"""Sites are smoothed with a standard deviation of one site up to this side, beyond it in proportion to the side."""
 
 
 def site_points(matrix: Tensor, shape: tuple[int, int], linkage: Linkage) -> Tensor:
@@ -127,7 +125,8 @@ def _contingency(first: Tensor, second: Tensor) -> Tensor:
 
 def _blurred(rows: Tensor, shape: tuple[int, int]) -> Tensor:
     """Sum rows [n, h · w] over neighboring sites, with the weights of a Gaussian."""
-    width = max(1.0, max(shape) / SMOOTHED_SIDE)
+    # sites are smoothed with a standard deviation of one site up to this side, beyond it in proportion to the side
+    width = max(1.0, max(shape) / 32)
     down, across = (_gaussian(size, width).to(rows) for size in shape)
     out = rows.new_empty(rows.shape)
     for part in in_cache(len(rows), rows.element_size() * rows.shape[1]):

@@ -15,11 +15,6 @@ from torch import Tensor
 
 Operator = Callable[[Tensor], Tensor]
 
-CHECKED = 4
-"""Blocks after which the residuals are looked at again: about eight to twelve hold the outermost eigenpairs."""
-
-TOLERANCE = 1e-6
-"""The basis grows until every wanted residual is below this part of the largest eigenvalue."""
 
 ROUNDED = 0.5
 """A direction of the basis with a smaller squared norm, which should be 1, is rounding."""
@@ -87,7 +82,8 @@ class Space:
             kept = squares > rounding * len(start)
             added = int(kept.sum())
             exhausted = not added or size + added > capacity
-            if size and (exhausted or step % CHECKED == 0):
+            # blocks after which the residuals are looked at again: about eight to twelve hold the outermost eigenpairs
+            if size and (exhausted or step % 4 == 0):
                 space = cls(inner, outer, vectors[:, :size], images[:, :size])
                 # what the operator makes of a Ritz vector beyond the basis comes from the last block alone
                 beyond = factor @ space.coefficients[-factor.shape[1] :]
@@ -112,7 +108,8 @@ class Space:
 
     def _converged(self, residuals: Tensor, count: int) -> bool:
         wanted = outermost(self.values, count)
-        small = residuals[wanted] <= TOLERANCE * self.values.abs().max()
+        # the basis grows until every wanted residual is below this part of the largest eigenvalue
+        small = residuals[wanted] <= 1e-6 * self.values.abs().max()
         return len(self.values) >= 2 * count and bool(small.all())
 
 

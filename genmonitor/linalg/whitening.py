@@ -17,8 +17,6 @@ from genmonitor.linalg.precision import full_precision
 
 FLOOR = 0.02
 """Part of the largest standard deviation that is added to all: what hardly varies is mostly rounding and codecs."""
-DENSE = 4
-"""Channels up to which one filter that mixes them is faster than to rotate, filter each, and rotate back."""
 NNPACK = 16
 """Images from which PyTorch takes NNPACK; with fewer, and oneDNN off, it takes a slow path."""
 REACH = 3
@@ -114,7 +112,8 @@ class Whitening(NamedTuple):
 
     def _filtered(self, padded: Tensor) -> Tensor:
         axes = self.axes
-        if len(axes) <= DENSE:
+        # channels up to which one filter that mixes them is faster than to rotate, filter each, and rotate back
+        if len(axes) <= 4:
             return _convolved(padded, torch.einsum("kc,kij,kd->cdij", axes, self.kernels[:, 0], axes))
         return _rotated(_convolved(_rotated(padded, axes), self.kernels), axes.T)
 

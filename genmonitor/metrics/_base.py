@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,6 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from genmonitor._formatting import short
 from genmonitor._validation import check_bool, plain
 from genmonitor.kernels import Kernel
 from genmonitor.metrics._distributed import Kind, agreed_kinds, several_processes
@@ -86,27 +84,6 @@ class GenerativeMetric(Metric):
             The figure and its axis.
         """
         return self._plot(val, ax)
-
-    def extra_repr(self) -> str:
-        """Return the values of the last `compute`, nothing before it."""
-        return ", ".join(f"{name}={short(value)}" for name, value in self._last_values().items())
-
-    def _repr_html_(self) -> str:
-        """Return the values of the last `compute` for a notebook, on the map of the regions where there is one."""
-        from genmonitor._html import columns_html, heading_html, map_html, values_html
-
-        values, partition = self._last_values(), getattr(self, "partition", None)
-        if not values:
-            return heading_html(type(self).__name__, "before `compute`")
-        table = values_html(values, None if partition is None else partition.regions())
-        body = table if partition is None else columns_html(map_html(partition.labels), table)
-        return heading_html(type(self).__name__) + body
-
-    def _last_values(self) -> dict[str, Any]:
-        value = self._computed
-        if value is None:
-            return {}
-        return dict(value) if isinstance(value, dict) else {"value": value}
 
     def _keep(self, state: str, rows: Tensor, given: Tensor) -> None:
         """Add rows to a state that is a list, in memory of its own.
@@ -249,43 +226,6 @@ class KernelMetric(GenerativeMetric):
                     getattr(self, gamma).copy_(value)
 
 
-class AnchoredMetric(GenerativeMetric):
-    """A metric whose sums are about points that the first `update` fixes; these are saved with its state.
-
-    Args:
-        kwargs: those of torchmetrics.Metric.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._fixed: dict[str, Any] = {}  # empty until the first `update`
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return a copy of what the first `update` fixed."""
-        return copy.deepcopy(self._fixed)
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take over what the first `update` of a saved metric fixed."""
-        self._fixed = copy.deepcopy(state)
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another metric of this kind.
-
-        Raises:
-            ValueError: if its first `update` fixed other points: sums of unlike terms mean nothing.
-        """
-        theirs = incoming_state._fixed if isinstance(incoming_state, AnchoredMetric) else None
-        if theirs and not self._fixed:
-            self._fixed = dict(theirs)
-        if theirs != {} and not all(_equal(x, (theirs or {}).get(name)) for name, x in self._fixed.items()):
-            raise ValueError(
-                f"Expected a {type(self).__name__} that began like this one, but its first `update` fixed other "
-                "expansion points. Begin both alike: make the other by `clone()` after the first `update`, then "
-                "`reset()` it."
-            )
-        super().merge_state(incoming_state)
-
-
 def is_left_out(real: bool, reference: bool = False) -> bool:
     """Return True for a batch of the other side, which a metric of one side leaves out.
 
@@ -316,7 +256,3 @@ def _kind(state: Tensor | list[Tensor]) -> Kind | None:
     for rows in state[1:]:
         dtype = torch.promote_types(dtype, rows.dtype)
     return tuple(state[0].shape[1:]), dtype
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b

@@ -130,11 +130,3 @@ class PixelCKA(KernelMetric):
         matrix = self.compute() if val is None else val
         figure = cka_matrix(matrix, (matrix.diagonal() != 0).long())
         return figure, figure.axes[0]
-
-    def _repr_html_(self) -> str:
-        """Return the matrix of the last `compute` as a picture for a notebook."""
-        if self._computed is None:
-            return super()._repr_html_()
-        from genmonitor._html import figure_html
-
-        return figure_html(self.plot(self._computed)[0], "CKA between the sites")

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_at_least, check_bool, check_count, check_pairs
@@ -23,14 +24,13 @@ from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel, resolved
 from genmonitor.linalg.precision import full_precision
-from genmonitor.metrics._base import AnchoredMetric
 from genmonitor.metrics._distributed import from_rank_zero
 from genmonitor.metrics._spectral import MomentMetric
 
 SIDES = ("test", "reference")
 
 
-class PromptSplit(AnchoredMetric, MomentMetric):
+class PromptSplit(MomentMetric):
     """Joint modes of outputs and prompts that one model has and a reference lacks, and the reverse.
 
     The exact form keeps every sample. With `num_features` the metric streams: its state is the covariance of the random
@@ -43,7 +43,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         prompt_kernel: likewise for prompts.
         eta: weight of the reference side, positive.
         num_modes: M, how many modes of the test side and how many of the reference.
-        num_features: None for the exact form; R random features for two Gaussian or two cosine kernels.
+        num_features: None for the exact form; R random features of Gaussian or Laplacian kernels, or of cosine ones.
         seed: of the random features.
         kwargs: those of torchmetrics.Metric.
 
@@ -92,6 +92,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         self.num_modes = num_modes
         self.num_features = num_features
         self.seed = check_at_least("seed", seed, 0)
+        self._fixed: dict[str, Tensor] = {}  # shifts of outputs and prompts, from the first `update` on
         self._add_kernel("output_gamma", output_kernel or GaussianKernel())
         self._add_kernel("prompt_gamma", prompt_kernel or GaussianKernel())
         for side in SIDES:
@@ -102,6 +103,32 @@ class PromptSplit(AnchoredMetric, MomentMetric):
                 self._add_moment_states(f"{side}_")
         if num_features is not None:
             self._share_sums_of([self.output_kernel, self.prompt_kernel])
+
+    def get_extra_state(self) -> dict[str, Tensor]:
+        """Return a copy of the shifts that the first `update` fixed."""
+        return {name: shift.clone() for name, shift in self._fixed.items()}
+
+    def set_extra_state(self, state: dict[str, Tensor]) -> None:
+        """Take over the shifts of a saved metric."""
+        self._fixed = {name: shift.clone() for name, shift in state.items()}
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another metric of this kind.
+
+        Raises:
+            ValueError: if its first `update` fixed other shifts: sums of unlike terms mean nothing.
+        """
+        agree = not self._fixed  # a dictionary of states does not hold the shifts
+        if isinstance(incoming_state, PromptSplit):
+            theirs = incoming_state._fixed
+            self._fixed = self._fixed or dict(theirs)
+            agree = not theirs or all(torch.equal(shift, theirs[name]) for name, shift in self._fixed.items())
+        if not agree:
+            raise ValueError(
+                "Expected a PromptSplit that began like this one, but its first `update` fixed other expansion "
+                "points. Begin both alike: make the other by `clone()` after the first `update`, then `reset()` it."
+            )
+        super().merge_state(incoming_state)
 
     @property
     def output_kernel(self) -> Kernel:

@@ -38,7 +38,6 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "prompt_reusability": lambda c: functional.prompt_reusability(c(X), calibration=functional.calibrate(c(Y))),
     "prompt_split": lambda c: functional.prompt_split(c(X), c(T), c(Y), c(T[:24]), num_features=16).eigenvalues,
     "prompt_split_energy": lambda c: functional.prompt_split_energy(c(X), c(T), c(Y), c(T[:24])),
-    "realism_and_rarity": lambda c: functional.realism_and_rarity(c(Y), c(X))[0],
     "relative_similarity_test": lambda c: functional.relative_similarity_test(c(Y), c(Y + 0.1), c(X)),
     "reusability_curve": lambda c: (
         functional.reusability_curve(c(X), c(PROMPTS), calibration=functional.calibrate(c(Y))).mean

@@ -43,12 +43,12 @@ def test_blocks_that_do_not_fit_are_computed_anew_in_every_step(monkeypatch, nev
     sides = digit_sides()
     kept = prompt_split(*sides, **KERNELS)
     made = []
-    block = chunking.Blocks.__init__
+    initialized = chunking.SymmetricBlocks.__init__
 
-    def counting(self, spans, make):
-        block(self, spans, lambda a, b: made.append(b - a) or make(a, b))
+    def counting(self, size, like, make):
+        initialized(self, size, like, lambda a, b: made.append(b - a) or make(a, b))
 
-    monkeypatch.setattr(chunking.Blocks, "__init__", counting)
+    monkeypatch.setattr(chunking.SymmetricBlocks, "__init__", counting)
     monkeypatch.setattr(chunking, "gram_budget", lambda device: 10**6)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 10**6)
     anew = prompt_split(*sides, **KERNELS)

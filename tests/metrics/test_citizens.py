@@ -477,13 +477,9 @@ def test_bootstrapping_gives_values_around_the_metrics_own(name):
 
 
 @every
-def test_values_are_plotted_and_shown_in_a_notebook(name):
+def test_values_are_plotted(name):
     metric = CITIZENS[name].fed()
-    shown = type(metric).__name__
-    assert metric._repr_html_() == f"<p><b>{shown}</b> before `compute`</p>"
     value = metric.compute()
-    assert all(f"{part}=" in repr(metric) for part in (value if isinstance(value, dict) else ["value"]))
-    assert "<table>" in metric._repr_html_() or "<img" in metric._repr_html_()
     figure, ax = metric.plot()
     figure.canvas.draw()
     assert ax in figure.axes

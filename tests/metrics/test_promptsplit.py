@@ -236,7 +236,7 @@ def test_bad_updates(form):
         ({"eta": 0.0}, "`eta` to be a positive finite number"),
         ({"num_modes": 0}, "`num_modes` to be a whole number >= 1"),
         ({"num_features": 9000}, "`num_features` to be at most 8192 to stay within 4 GiB"),
-        ({"num_features": 5, "output_kernel": CosineKernel()}, "two Gaussian or two cosine kernels"),
+        ({"num_features": 5, "output_kernel": CosineKernel()}, "such as Gaussian ones, or two cosine kernels"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -27,10 +27,6 @@ MARGIN, MOSTLY, NEARLY_ALL = 0.2, 0.6, 0.8
 than chance, and if they leave more, as where weights imitate a fault that nobody found."""
 CLEAR = 8.0
 """Least distance at which proportions are named."""
-SEPARABLE = 0.6
-"""AUC of a classifier of generated and weighted real images from which proportions are not what is wrong."""
-TRIED = 3
-"""Number of candidate areas whose edges are refined."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +181,8 @@ def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
     n, m = len(images.fake) // 2, len(images.real) // 2
     fitted = Weighted(images.fake[:n], real[:m], weights[:m])
     judged = Weighted(images.fake[n:], real[m:], weights[m:])
-    return separability(fitted, judged, images.readings, images.seed) <= SEPARABLE
+    # AUC of a classifier of generated and weighted real images from which proportions are not what is wrong
+    return separability(fitted, judged, images.readings, images.seed) <= 0.6
 
 
 def _permutation_p(images: Images, area: Tensor, around: bool) -> float:

@@ -14,11 +14,6 @@ from genmonitor.functional.diagnosis.images import SAMPLES, Images
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.distances import squared_distances
 
-VARIES = 0.99
-"""Part of the generated images' variance that is in the directions in which they are compared."""
-NEAR = 0.5
-"""Part of the usual distance to the nearest image below which an image counts as a copy."""
-
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
@@ -51,7 +46,8 @@ def repeats(images: Images) -> Repeats:
     of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
     pairs = squared_distances(fake, fake).fill_diagonal_(torch.inf)
     of_fake = _from_nearest(pairs)
-    limit = NEAR**2 * float(of_real.median())
+    # part of the usual distance to the nearest image below which an image counts as a copy
+    limit = 0.5**2 * float(of_real.median())
     usual, twin = (of_real < limit).double().mean(), of_fake < limit
     found = twin.double().mean()
     pool = float(found + usual) / 2
@@ -77,7 +73,8 @@ def _where_generated_vary(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     fake, real = fake - center, real - center
     variances, left = torch.linalg.eigh(fake @ fake.T)
     explained = variances.flip(0).cumsum(0)
-    count = int((explained < VARIES * explained[-1]).sum()) + 1
+    # part of the generated images' variance that is in the directions in which they are compared
+    count = int((explained < 0.99 * explained[-1]).sum()) + 1
     if count == 1:  # one image over and over, or one direction
         return fake, real
     directions = fake.T @ (left[:, -count:] / variances[-count:].sqrt())

@@ -23,8 +23,6 @@ from genmonitor.functional.diagnosis.readings import read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import standardized_difference
 from genmonitor.functional.permutation import LEVEL
 
-NAMED = 0.2
-"""What faults must explain to be named."""
 IDENTIFIED = 0.5
 """What they must explain to be what is wrong, rather than the nearest there is."""
 SURE = LEVEL / 5
@@ -34,8 +32,6 @@ NEAR, RIVAL = 0.1, 0.05
 said beside it."""
 COMPARED = 4
 """Kinds that are compared by readings at most."""
-WRONG = 4.0
-"""Standard deviations by which a reading differs that is wrong: of 35 readings, one in 400 sets has one by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +86,9 @@ def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
     def wrong(faults: Faults) -> int:
         put = put_faults(images.real, faults, mask.to(images.real.device), images.range, images.seed)
         real = read(readings, put[..., rows, columns])
-        differs = standardized_difference(fake, real).abs() > WRONG
+        # standard deviations by which a reading differs that is wrong: of 35 readings, one in 400 sets has one by
+        # chance
+        differs = standardized_difference(fake, real).abs() > 4.0
         return int((differs & ((fake.mean(0) - real.mean(0)).abs() >= visible)).sum())
 
     return wrong
@@ -129,7 +127,8 @@ def explained(
         best, rivals, vetoed = together, [], False
     # of a small distance the test sees little, though half of it is explained on images that were not fitted
     enough = best.share >= (IDENTIFIED if p <= SURE else math.inf) or closer(judged, best.faults) <= LEVEL
-    named = best.share >= NAMED and enough and not vetoed
+    # what faults must explain to be named
+    named = best.share >= 0.2 and enough and not vetoed
     # the edge of an area is not exact, which readings of its rectangle see
     leaves = best.wrong if bool(fitted.area.all()) else 0
     return Explained(best.faults, best.shares, named, tuple(x.faults for x in rivals), leaves)
@@ -148,12 +147,9 @@ def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
 def _simplicity(side: Side, candidate: _Candidate, among: Sequence[_Candidate]) -> int:
     """Return the rank of a single fault among those that come as close as the best: on black, clipping brightens."""
     nothing, best = max(side.left(()), CHANCE), min(side.left(x.faults) for x in among)
-    close = side.left(candidate.faults) <= best + min(SAME * nothing, 2 * CHANCE + max(best, 0.0) / 2)
+    # part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler
+    close = side.left(candidate.faults) <= best + min(0.04 * nothing, 2 * CHANCE + max(best, 0.0) / 2)
     return getattr(candidate.faults[0].model, "simplicity", Kind.simplicity) if close else Kind.simplicity + 1
-
-
-SAME = 0.04
-"""Part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler."""
 
 
 def _better(together: _Candidate, best: _Candidate, judged: Side) -> bool:

@@ -28,9 +28,6 @@ LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.41, 1.19)), (ALL, 3, (1.09, 1.03)))
 """The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
 ADDS = 0.1
 """What a further fault must explain."""
-PAIRED = 3
-"""Single faults that others are put on top of."""
-MOST = 3
 TOGETHER = 2**20
 """Numbers of changed images, or of their kernel, that are computed together: 4 MiB."""
 CHANCE = 3.0
@@ -180,8 +177,9 @@ def more(side: Side, models: Sequence[FaultModel], starts: Sequence[Faults]) -> 
     hiding = [x for x in models if getattr(x, "hides", False)]
     noises: list[Faults] = [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
     names = {start[0].model.name: start for start in reversed(starts)}  # the best of each
-    starts = [x for x in starts if names[x[0].model.name] is x][:PAIRED] + noises
-    while starts and len(starts[0]) < MOST:
+    # single faults that others are put on top of
+    starts = [x for x in starts if names[x[0].model.name] is x][:3] + noises
+    while starts and len(starts[0]) < 3:
         found = _search(side, starts, models, FEW)
         if not found:
             return

@@ -13,8 +13,6 @@ from genmonitor.functional.diagnosis.distance import Distance, Values
 from genmonitor.functional.diagnosis.fit import Side
 from genmonitor.functional.diagnosis.readings import Reading
 
-HALF = 250
-"""Images a side that faults are fitted on at most, and as many that they are judged on."""
 SAMPLES = 8
 """Generated images that are named as showing something most."""
 
@@ -43,7 +41,8 @@ class Images:
     def of(cls, fake: Tensor, real: Tensor, seed: int, readings: Sequence[Reading] = ()) -> Images:
         """Take at most 500 of each side, halves of which are fitted on and judged on."""
         generator = torch.Generator().manual_seed(seed)
-        chosen = [torch.randperm(len(x), generator=generator)[: 2 * HALF] for x in (fake, real)]
+        # faults are fitted on 250 images a side at most, and judged on as many
+        chosen = [torch.randperm(len(x), generator=generator)[:500] for x in (fake, real)]
         low, span = float(real.min()), float(real.max() - real.min()) or 1.0
         some_fake, some_real = ((x[at.to(x.device)] - low) / span for x, at in zip((fake, real), chosen, strict=True))
         return cls(some_fake, some_real, chosen[0], chosen[1], seed, readings)

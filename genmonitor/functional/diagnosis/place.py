@@ -25,10 +25,6 @@ LEAST_SHARE, ENOUGH = 0.2, 0.6
 """Share that a fault must explain to say where it is, and from which no other area is looked at."""
 LIKELY = 8
 """Faults that are worth trying once the place is known better, where one of them explains enough."""
-OF_MOST = 0.8
-"""Part of the images in which the area is taken to be that of another, to place it."""
-MOVES = 8
-"""Times that a side of an area may move by a pixel."""
 BORDERS = (1, 2, 3, 4)
 """Pixels that borders are wide."""
 
@@ -74,7 +70,8 @@ def located(
     moved = (PutFault(_ShiftOfMeans(fake, real, mask), 1.0),)
     found.append((moved, [mask, *_by_pixel(images, mask, significant, moved)]))
     boxes = [x for area in (mask, grown(mask, 1) & significant) for x in within(box(area))]
-    found.append(((PutFault(Misfit(), OF_MOST),), unlike([mask, *boxes])))
+    # part of the images in which the area is taken to be that of another, to place it
+    found.append(((PutFault(Misfit(), 0.8),), unlike([mask, *boxes])))
     region = grown(significant, REACH)
     around = side_to_fit(images, region, pixel_views(real, region)).first(SEARCHED)
     left, area = best_placed(around, found)
@@ -128,7 +125,8 @@ class _Place:
         return min(zip(map(self.known.__getitem__, keys), areas, strict=True), key=lambda x: x[0])
 
     def moved(self, left: float, area: Tensor) -> tuple[float, Tensor]:
-        for _ in range(MOVES):
+        # times that a side of an area may move by a pixel
+        for _ in range(8):
             after, moved = self.best([area, *unlike(_moved(area))])
             if after >= left:
                 break

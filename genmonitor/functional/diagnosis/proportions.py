@@ -18,12 +18,8 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, mean_of_pairs
 
-STEPS = 300
-"""Multiplicative updates: more of them change shares by less than a percent."""
 RIDGE = 0.03
 """Added to the diagonal, in parts of it, so that many images have weights rather than a few."""
-WIDE = 2
-"""Kernels of pixels that weights are fitted by, the widest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +72,8 @@ def matching_weights(gram: Tensor, across: Tensor) -> Tensor:
     gram, across = gram.double(), across.double()
     ridge = RIDGE * gram.diagonal().mean()
     w = torch.full_like(across, 1 / len(across))
-    for _ in range(STEPS):
+    # multiplicative updates: more of them change shares by less than a percent
+    for _ in range(300):
         w = w * across / (gram @ w + ridge * w).clamp_min(torch.finfo(w.dtype).tiny)
         w = w / w.sum()
     return len(w) * w
@@ -84,6 +81,7 @@ def matching_weights(gram: Tensor, across: Tensor) -> Tensor:
 
 def _wide_kernels(distance: Distance) -> Distance:
     pixels, *others = distance.views
-    weights = tuple(weight if number < WIDE else 0.0 for number, weight in enumerate(pixels.weights))
+    # kernels of pixels that weights are fitted by, the widest first
+    weights = tuple(weight if number < 2 else 0.0 for number, weight in enumerate(pixels.weights))
     silent = [replace(view, gamma=0.0) for view in others]
     return replace(distance, views=(replace(pixels, weights=weights), *silent))

@@ -20,10 +20,6 @@ from genmonitor.linalg.whitening import Whitening
 
 FILTERS, SIDE = 64, 5
 """Random filters of whitened pixels, and their side."""
-OFFSET = 0.1
-"""Added to responses to plain pixels before those below 0 are cut: it makes their mean depend on more than means."""
-RIDGE = 0.01
-"""Added to the variances of responses, which are 1."""
 
 
 class Weighted(NamedTuple):
@@ -58,7 +54,9 @@ class _Features(NamedTuple):
         for rows in in_cache(len(images), len(self.filters) * images[0, 0].numel() * images.element_size()):
             fine = F.conv2d(self.whitening(images[rows]), self.filters).abs().flatten(2)
             plain = F.conv2d(images[rows] - self.level, self.filters / self.filters[0].numel() ** 0.5)
-            plain = (plain + OFFSET).relu().flatten(2)
+            # added to responses to plain pixels before those below 0 are cut: it makes their mean depend on more than
+            # means
+            plain = (plain + 0.1).relu().flatten(2)
             yield torch.cat([fine.mean(2), fine.amax(2), plain.mean(2)], 1).double().cpu()
 
 
@@ -83,7 +81,8 @@ def separability(fitted: Weighted, judged: Weighted, readings: Sequence[Reading]
     y = torch.tensor([1.0] * len(fake) + [-1.0] * len(real)).double()
     counts = torch.cat([torch.full((len(fake),), len(real) / len(fake)), _normalized(fitted.weights)])
     moments = (x * counts[:, None]).T @ x / len(x)
-    moments.diagonal().add_(RIDGE)
+    # added to the variances of responses, which are 1
+    moments.diagonal().add_(0.01)
     direction = torch.linalg.solve(moments, (x * counts[:, None]).T @ y / len(x))[:-1] / deviation
     scores = [features(images) @ direction for images in (judged.fake, judged.real)]
     higher = (scores[0][:, None] > scores[1]).double() + (scores[0][:, None] == scores[1]).double() / 2

@@ -24,15 +24,6 @@ SAME = 1e-3
 """Part of the range by which neighbors of one value differ at most."""
 FEW = 1e-2
 """Added to parts of pixels before their logarithm."""
-STEADY = 0.02
-"""Least standard deviation of a statistic: what never varies is not known to the last digit."""
-BORDER = 4
-"""Pixels at the border of an image, an eighth of its side at most, in which plateaus are not counted, where most of
-the area is elsewhere."""
-STEPS = ((0, 1), (1, 0))
-"""To the neighbors at the right and below: down and across."""
-RIDGE = 0.05
-"""Added to variances along principal axes, whose mean is 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,14 +66,17 @@ class Statistics:
         central = inside & _central(area.shape)[rows, columns]
         flat = central if 2 * central.sum() > inside.sum() else inside
         parts = (inside, edge, flat)
-        beside = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in parts] for down, right in STEPS]
+        # to the neighbors at the right and below: down and across
+        beside = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in parts] for down, right in ((0, 1), (1, 0))]
         regions, *pairs = [_weights(x).to(real) for x in ([inside, beyond], *beside)]
         color = (real[..., rows, columns].flatten(2) @ regions[:, 0]).mean(0)
         plain = cls(rows, columns, regions, torch.stack(pairs), color, real.new_zeros(()), real.new_ones(()))
         values = plain.values(real).double()
-        deviation = values.std(0).clamp_min(STEADY)
+        # least standard deviation of a statistic: what never varies is not known to the last digit
+        deviation = values.std(0).clamp_min(0.02)
         variances, axes = torch.linalg.eigh(((values - values.mean(0)) / deviation).T.cov())
-        axes = axes / (variances.clamp_min(0) + RIDGE).sqrt() / deviation[:, None]
+        # added to variances along principal axes, whose mean is 1
+        axes = axes / (variances.clamp_min(0) + 0.05).sqrt() / deviation[:, None]
         return replace(plain, mean=values.mean(0).to(real), axes=axes.to(real))
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -109,7 +103,9 @@ class Statistics:
 def _central(shape: Sequence[int]) -> Tensor:
     """Return a mask [H, W] of pixels that are not at the border of an image, where shifts and padding repeat some."""
     out = torch.zeros(*shape, dtype=torch.bool)
-    rows, columns = (slice(width, size - width) for size in shape for width in [min(BORDER, size // 8)])
+    # pixels at the border of an image, an eighth of its side at most, in which plateaus are not counted, where most of
+    # the area is elsewhere
+    rows, columns = (slice(width, size - width) for size in shape for width in [min(4, size // 8)])
     out[rows, columns] = True
     return out
 

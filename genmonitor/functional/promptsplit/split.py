@@ -20,12 +20,6 @@ from genmonitor.linalg.precision import full_precision
 FEATURE_BUDGET = 2**32
 """Bytes that PromptSplit's covariances of random features may take, those of both sides: 4 GiB."""
 
-SIMILAR = 0.1
-"""A direction counts as shared by both sides up to this fraction of the largest eigenvalue."""
-
-CHEAPER = 2
-"""Samples for each random feature up to which exact kernels cost less: half of their Gram matrix is enough."""
-
 
 @dataclass(frozen=True, eq=False)
 class PromptSplitModes:
@@ -116,8 +110,8 @@ def prompt_split(
         prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
         eta: weight of the reference side, positive.
         num_modes: M, how many modes of the test side and how many of the reference.
-        num_features: R for random features of two Gaussian kernels, two for each of R frequencies, or of two cosine
-            kernels: the cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R)
+        num_features: R for random features of Gaussian or Laplacian kernels, two for each of R frequencies, or of two
+            cosine kernels: the cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R)
             (Theorem 1). Up to twice as many samples as features, exact kernels cost less and are taken.
         seed: of the random features.
 
@@ -153,7 +147,8 @@ def prompt_split(
     kernel, test, reference = joint_rows(*sides, output_kernel, prompt_kernel)
     rows, n = torch.cat([test, reference]).detach(), len(test)
     with full_precision():
-        if num_features is None or len(rows) <= CHEAPER * feature_size(output_kernel, num_features):
+        # samples for each random feature up to which exact kernels cost less: half of their Gram matrix is enough
+        if num_features is None or len(rows) <= 2 * feature_size(output_kernel, num_features):
             spectrum = by_gram(rows, n, eta, kernel, num_modes)
         else:
             spectrum = by_features(rows, n, eta, kernel.features(num_features, seed), num_modes)
@@ -180,7 +175,8 @@ def split_modes(
         to_rows: turns outputs and prompts into what `spectrum.score_rows` takes.
     """
     values, coefficients = spectrum.space.values, spectrum.space.coefficients
-    near_zero = values.abs() <= max(SIMILAR * values.abs().max(), values.abs().min())
+    # a direction counts as shared by both sides up to this fraction of the largest eigenvalue
+    near_zero = values.abs() <= max(0.1 * values.abs().max(), values.abs().min())
     shared = spectrum.most_shared(coefficients[:, near_zero])
     wanted = outermost(values, num_modes)
     score_rows = spectrum.score_rows

@@ -13,11 +13,8 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.base import Kind
 
-_DOSOVITSKIY = "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
-_WANG = "Wang et al., 'Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure Synthetic Data', ICCV Workshops 2021, arXiv 2107.10833"
 _SONG = "Song et al., 'Denoising Diffusion Implicit Models', ICLR 2021, arXiv 2010.02502"
 _JOLICOEUR = "Jolicoeur-Martineau et al., 'Adversarial score matching and improved sampling for image generation', ICLR 2021, arXiv 2009.05475"
-_ODENA = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016, doi 10.23915/distill.00003"
 _PARMAR = "Parmar, Zhang and Zhu, 'On Aliased Resizing and Surprising Subtleties in GAN Evaluation', CVPR 2022, arXiv 2104.11222"
 
 BLOCK, BEYOND = 8, 4
@@ -25,8 +22,6 @@ BLOCK, BEYOND = 8, 4
 REPEATED, OF_AREA = 1.5, 0.5
 """What must remain of the difference where it is folded: so many times what chance leaves, in whole images; most of it
 in an area, where a step leaves much."""
-SHORTER = 0.8
-"""Part of what remains that half the period leaves from which the pattern is of that."""
 
 
 class Blurred(Kind):
@@ -35,7 +30,8 @@ class Blurred(Kind):
     name, unit, strengths = "blurred", "px (σ)", (0.4, 0.6, 0.9, 1.4, 2.5)
     words, change = "blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images"
     cause = "a loss of squared error per pixel, which averages what it cannot tell apart"
-    source, remedy = _DOSOVITSKIY, "a perceptual or adversarial loss beside that per pixel"
+    source = "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
+    remedy = "a perceptual or adversarial loss beside that per pixel"
     simplicity = 5
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -48,7 +44,8 @@ class Sharpened(Kind):
     name, unit, strengths = "sharpened", "of the detail", (0.15, 0.3, 0.6, 1.2)
     words, change = "sharpened by {percent} %", "what a blur of 1 pixel takes away is added, times s"
     cause = "training images that were sharpened, or sharpening of what is generated"
-    source, remedy = _WANG, "train on images as they are; look for a step that sharpens"
+    source = "Wang et al., 'Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure Synthetic Data', ICCV Workshops 2021, arXiv 2107.10833"
+    remedy = "train on images as they are; look for a step that sharpens"
     simplicity = 6
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -135,7 +132,8 @@ class Periodic(Kind):
     words = "pattern of {period}, amplitude {s} of the range"
     change = "s times the mean difference is added, folded at the period"
     cause = "transposed convolutions whose kernel is no multiple of their stride"
-    source, remedy = _ODENA, "resize, then convolve; or a kernel that is a multiple of the stride"
+    source = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016, doi 10.23915/distill.00003"
+    remedy = "resize, then convolve; or a kernel that is a multiple of the stride"
 
     def __init__(self, period: int, pattern: Tensor | None = None) -> None:
         self.period, self.pattern = period, pattern
@@ -151,7 +149,8 @@ class Periodic(Kind):
         pattern, remains = _folded(level, area, self.period)
         if remains < (REPEATED * self.period**2 / float(area.sum()) if everywhere else OF_AREA):
             return None
-        if self.period > 2 and _folded(difference, area, self.period // 2)[1] > SHORTER * remains:
+        # part of what remains that half the period leaves from which the pattern is of that
+        if self.period > 2 and _folded(difference, area, self.period // 2)[1] > 0.8 * remains:
             return None
         return Periodic(self.period, pattern / pattern.abs().max())
 

@@ -13,7 +13,6 @@ from genmonitor.functional.diagnosis.kinds.base import PART, Kind, both_ways, ra
 
 _KARRAS = "Karras et al., 'Training Generative Adversarial Networks with Limited Data' (StyleGAN2-ADA), NeurIPS 2020, arXiv 2006.06676"
 _LEAKS = "augmentation of training images that leaks into generated ones (GAN)"
-_STROKES = "compare how training images were resized with the generator's resolution"
 
 
 class Shifted(Kind):
@@ -94,7 +93,7 @@ class Thicker(Kind):
 
     name, unit, strengths = "thicker", "px", both_ways(0.5, 1, 2)
     words, change = "bright parts thicker by {s} px", "what is bright grows by s pixels, what is dark shrinks"
-    remedy = _STROKES
+    remedy = "compare how training images were resized with the generator's resolution"
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         sign, low = (1 if strength > 0 else -1), int(abs(strength))

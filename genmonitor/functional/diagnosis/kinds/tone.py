@@ -14,21 +14,14 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.kinds.base import PART, RANGE, Kind, both_ways
 
 _LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawed', WACV 2024, arXiv 2305.08891"
-_SAHARIA = "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models with Deep Language Understanding' (Imagen), NeurIPS 2022, arXiv 2205.11487"
 _SCHEDULE = (
     "a noise schedule that leaves signal at its last step, so that samples keep to medium brightness (diffusion)"
 )
 _NORMALIZATION = "a schedule of zero terminal SNR (diffusion); the same normalization of training and generated images"
 _ACTIVATION = "compare the range of the output's activation with that of the training images"
 
-APART = 3
-"""Standard errors that channels must have moved apart by for a color."""
 AROUND = 3
 """Pixels around an area that it is compared with."""
-FEW_LEVELS = 0.7
-"""Part of the values that the 16 most common ones hold, from which images may be posterized."""
-COUNTED = 64
-"""Images whose values are counted."""
 
 
 class Brighter(Kind):
@@ -83,7 +76,8 @@ class Color(Kind):
             return None
         shifts = (_shift_of_channels(*means) for means in _channel_means(fake, real, area))
         shift, apart = max(shifts, key=lambda x: x[1])
-        if apart <= APART:  # then it is brightness
+        # standard errors that channels must have moved apart by for a color
+        if apart <= 3:  # then it is brightness
             return None
         direction = shift / shift.abs().max().clamp_min(torch.finfo(shift.dtype).tiny)
         direction = direction.where(direction.abs() >= 0.25, 0)
@@ -129,7 +123,8 @@ class Stronger(Kind):
     name, strengths = "stronger", both_ways(0.07, 0.15, 0.3, 0.6)
     words = "contrast + {percent} %"
     change = "values move away from the image's mean, zero or the middle of the range by the part s"
-    cause, source = "guidance that is too strong and saturates images (diffusion)", _SAHARIA
+    cause = "guidance that is too strong and saturates images (diffusion)"
+    source = "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models with Deep Language Understanding' (Imagen), NeurIPS 2022, arXiv 2205.11487"
     remedy = "less guidance, or dynamic thresholding"
     bounds, simplicity = (-1.0, math.inf), 2
 
@@ -283,8 +278,10 @@ class Posterized(Kind):
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
         """Leave it out unless generated images have few levels: to a kernel, rounding is noise."""
-        of_fake, of_real = (_in_few_levels(x[:COUNTED, :, area]) for x in (fake, real))
-        return self if of_fake >= FEW_LEVELS and of_fake > of_real else None
+        # images whose values are counted
+        of_fake, of_real = (_in_few_levels(x[:64, :, area]) for x in (fake, real))
+        # part of the values that the 16 most common ones hold, from which images may be posterized
+        return self if of_fake >= 0.7 and of_fake > of_real else None
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         steps = max(1, round(strength) - 1)

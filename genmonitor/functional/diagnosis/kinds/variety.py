@@ -13,7 +13,6 @@ _HO = "Ho and Salimans, 'Classifier-Free Diffusion Guidance', arXiv 2207.12598"
 _DOSOVITSKIY = "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
 _METZ = "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arXiv 1611.02163"
 _BAU = "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
-_ZHANG = "Zhang et al., 'Self-Attention Generative Adversarial Networks', ICML 2019, arXiv 1805.08318"
 _CARLINI = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
 
 SAME_COLOR, MOVED = 0.05, 0.9
@@ -79,7 +78,8 @@ class Misfit(Kind):
 
     name, unit, strengths = "misfit", "of the images", (0.3, 0.6, 1.0)
     words, change = "right by itself, but does not fit what is around it", "the area is that of another real image"
-    cause, source = "convolutions alone, which see only what is near", _ZHANG
+    cause = "convolutions alone, which see only what is near"
+    source = "Zhang et al., 'Self-Attention Generative Adversarial Networks', ICML 2019, arXiv 1805.08318"
     remedy = "a larger receptive field, or attention"
     of_pixels, of_parts, bounds = False, True, PART
 

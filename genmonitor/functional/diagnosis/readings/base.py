@@ -11,9 +11,6 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.shape import averaged
 
-CALM = 0.25
-"""Part of an image's pixels, those with the smallest steps around them, whose grain is looked at."""
-
 
 class Look:
     """Images [N, C, H, W] whose real counterparts fill [0, 1], with what several readings take from them."""
@@ -59,7 +56,8 @@ class Look:
     def calm(self) -> Tensor:
         """That of the calmest pixels, the least first [N, K]."""
         around = averaged(self.residual[:, None])[:, 0].flatten(1)
-        calmest = around.topk(max(1, round(CALM * around.shape[1])), largest=False).indices
+        # part of an image's pixels, those with the smallest steps around them, whose grain is looked at
+        calmest = around.topk(max(1, round(0.25 * around.shape[1])), largest=False).indices
         return self.residual.flatten(1).gather(1, calmest)
 
     @cached_property
@@ -67,17 +65,14 @@ class Look:
         """What stands out from the border's usual color, bool [N, H, W]."""
         x = self.images
         border = torch.cat([x[:, :, 0], x[:, :, -1], x[:, :, :, 0], x[:, :, :, -1]], 2)
-        return (x - border.median(2).values[:, :, None, None]).abs().amax(1) > STANDS_OUT
+        # part of the range by which a pixel of the figure differs from the border
+        return (x - border.median(2).values[:, :, None, None]).abs().amax(1) > 0.2
 
     @cached_property
     def mass(self) -> Tensor:
         """Pixels of the figure as weights of sum 1 [N, H, W]; even ones where nothing stands out."""
         weights = self.figure + 1e-6
         return weights / weights.sum((1, 2), keepdim=True)
-
-
-STANDS_OUT = 0.2
-"""Part of the range by which a pixel of the figure differs from the border."""
 
 
 class Reading:

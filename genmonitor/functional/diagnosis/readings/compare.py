@@ -12,15 +12,6 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.readings.base import Look, Reading
 from genmonitor.functional.permutation import NUM_PERMUTATIONS, random_splits
 
-ALIKE = 0.6
-"""Rank correlation within both sets from which two readings say the same."""
-OF_FAMILY = 2
-"""Readings of one family that are said."""
-SEEN = 8.0
-"""Times the visible difference beyond which a larger one is no more to see."""
-SHOWS = 0.15
-"""Part of the images that must show a difference for it to be said."""
-
 
 @dataclass(frozen=True, eq=False)
 class Said:
@@ -44,7 +35,8 @@ class Said:
     @property
     def size(self) -> float:
         """How much there is to see: the share, times the difference in units of what is visible."""
-        return self.share * min(abs(self.fake - self.real) / self.reading.visible, SEEN) ** 0.5
+        # times the visible difference beyond which a larger one is no more to see
+        return self.share * min(abs(self.fake - self.real) / self.reading.visible, 8.0) ** 0.5
 
     def __str__(self) -> str:
         return self.beside("real")
@@ -117,15 +109,18 @@ def differing(
     """
     p = p_values(fake, real, seed)
     found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
-    found = [x for x in found if x.share >= SHOWS and abs(x.fake - x.real) >= x.reading.visible]
+    # part of the images that must show a difference for it to be said
+    found = [x for x in found if x.share >= 0.15 and abs(x.fake - x.real) >= x.reading.visible]
     within = torch.cat([_ranks(x) - (len(x) + 1) / 2 for x in (fake, real)])
     alike = (within.T @ within) / within.norm(dim=0).clamp_min(1e-12).outer(within.norm(dim=0).clamp_min(1e-12))
     index = {id(x): i for i, x in enumerate(readings)}
     out: list[Said] = []
     for candidate in sorted(found, key=lambda x: -x.size):
-        same = [x for x in out if abs(float(alike[index[id(x.reading)], index[id(candidate.reading)]])) >= ALIKE]
+        # rank correlation within both sets from which two readings say the same
+        same = [x for x in out if abs(float(alike[index[id(x.reading)], index[id(candidate.reading)]])) >= 0.6]
         family = [x for x in out if x.reading.family == candidate.reading.family]
-        if not same and len(family) < OF_FAMILY:
+        # readings of one family that are said
+        if not same and len(family) < 2:
             out.append(candidate)
     return out[:count]
 

@@ -9,13 +9,6 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.kinds.detail import steps_between
 from genmonitor.functional.diagnosis.readings.base import Look, Reading
 
-FLAT = 0.02
-"""Step to both neighbors below which a pixel is flat: five of 255, which nobody sees."""
-SPECK = 0.25
-"""Part of the range by which a speck differs from the median of its neighbors."""
-TINY = 1e-4
-"""Added to what is divided by."""
-
 
 class _Detail(Reading):
     family = "detail"
@@ -27,7 +20,8 @@ class FlatPixels(_Detail):
     name, unit, visible = "flat pixels", "%", 0.08
 
     def of(self, look: Look) -> Tensor:
-        return (look.steepness < FLAT).float().mean((1, 2))
+        # step to both neighbors below which a pixel is flat: five of 255, which nobody sees
+        return (look.steepness < 0.02).float().mean((1, 2))
 
 
 class Grain(_Detail):
@@ -80,7 +74,8 @@ class Specks(_Detail):
         inner = x[:, 1:-1, 1:-1]
         beside = torch.stack([x[:, :-2, 1:-1], x[:, 2:, 1:-1], x[:, 1:-1, :-2], x[:, 1:-1, 2:]])
         outside = (inner - beside.amax(0)).clamp_min(0) + (beside.amin(0) - inner).clamp_min(0)
-        return (outside > SPECK).float().mean((1, 2))
+        # part of the range by which a speck differs from the median of its neighbors
+        return (outside > 0.25).float().mean((1, 2))
 
 
 class _Pattern(Reading):
