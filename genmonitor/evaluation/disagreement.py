@@ -25,7 +25,7 @@ from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides, prompt_p_values
+from genmonitor.functional.promptsplit.energy import disagreement_p_values, permuted_sides
 from genmonitor.images.by_prompt import PromptKey, subset_by_prompt
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
@@ -152,10 +152,11 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         drawn = permuted_sides(names, of_reference, self.baseline_draws, self.seed).to(rows.device)
         test, reference = zip(outputs, prompts, strict=True)
         kernels = self.kernel, self.prompt_kernel
+        p, prompt_p = disagreement_p_values(test, reference, names, of_reference, *kernels, seed=self.seed)
         return replace(
             disagreement(lambda num_modes: split(num_modes, observed), self.num_modes, names, of_reference),
-            p=disagreement_p_value(test, reference, names, of_reference, *kernels, seed=self.seed),
-            prompt_p=prompt_p_values(test, reference, names, of_reference, *kernels, seed=self.seed),
+            p=p,
+            prompt_p=prompt_p,
             by_chance=[ByChance.of(split(1, sides)) for sides in drawn],
         )
 

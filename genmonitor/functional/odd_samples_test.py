@@ -3,27 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_bool
+from genmonitor.functional.areas import slices_of
 from genmonitor.functional.band_energy_test import STEP
 from genmonitor.functional.data_copying_test import count_test, lower_than_held_out
 from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.permutation import MIN_SAMPLES, random_splits
 from genmonitor.linalg.chunking import in_cache
-from genmonitor.linalg.distances import squared_distances, squared_norms
+from genmonitor.linalg.distances import squared_distances
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
 TILES = 4
-"""Of a side of the image; windows are two tiles high and wide."""
-
-Box = tuple[slice, slice]
+"""Parts of a side of the image; windows are two of them high and wide."""
 
 
 class OddSamples(NamedTuple):
@@ -84,9 +83,10 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     check_bool("aligned", aligned)
     real, held_out, fake = check_sides({"real": real, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     size = (real.shape[2], real.shape[3]) if real.ndim == 4 else (1, 1)
-    windows, tiles = _windows(*size) if aligned and min(size) >= TILES else _whole(*size)
+    windows = _windows(*size) if aligned and min(size) >= TILES else torch.ones(1, *size, dtype=torch.bool)
     both = torch.cat([fake.to(real.device), held_out.to(real.device)])
-    found = torch.stack([_realism(x, y, tiles, windows) for x, y in _views(both, real)])
+    with full_precision():
+        found = torch.stack([_realism(x, y, windows) for x, y in _views(both, real)])
     # quantile of the realism in a window that is one unit below its median
     middle, low = found.quantile(torch.tensor([0.5, 0.05]).to(found), dim=2)[..., None]
     below = (found - middle).cpu()
@@ -172,19 +172,14 @@ def _where(below: Tensor) -> Tensor:
     return window.where(lowest < below[:, last] - 0.2, last)
 
 
-def _windows(height: int, width: int) -> tuple[Tensor, list[Box]]:
-    """Return the windows of an image, bool [W, H, W], and its tiles, in rows, by which windows are cut."""
-    edges = [[-(-i * size // TILES) for i in range(TILES + 1)] for size in (height, width)]
-    rows, columns = ([slice(*pair) for pair in pairwise(some)] for some in edges)
+def _windows(height: int, width: int) -> Tensor:
+    """Return nine overlapping windows of half the side of an image, then the whole, bool [W, H, W]."""
+    rows, columns = ([-(-i * size // TILES) for i in range(TILES + 1)] for size in (height, width))
     windows = torch.zeros((TILES - 1) ** 2 + 1, height, width, dtype=torch.bool)
-    for i, (top, left) in enumerate(product(range(TILES - 1), repeat=2)):
-        windows[i, edges[0][top] : edges[0][top + 2], edges[1][left] : edges[1][left + 2]] = True
+    for window, (i, j) in zip(windows, product(range(TILES - 1), repeat=2), strict=False):
+        window[rows[i] : rows[i + 2], columns[j] : columns[j + 2]] = True
     windows[-1] = True
-    return windows, [*product(rows, columns)]
-
-
-def _whole(height: int, width: int) -> tuple[Tensor, list[Box]]:
-    return torch.ones(1, height, width, dtype=torch.bool), [(slice(0, height), slice(0, width))]
+    return windows
 
 
 def _views(samples: Tensor, real: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -195,29 +190,18 @@ def _views(samples: Tensor, real: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield whitening(samples), whitening(real)
 
 
-def _realism(x: Tensor, real: Tensor, tiles: Sequence[Box], windows: Tensor) -> Tensor:
+def _realism(x: Tensor, real: Tensor, windows: Tensor) -> Tensor:
     """Return the logarithm of the realism of x [N, C, H, W] in each window, [W, N]."""
     # differences that 8 bits do not hold make nothing odd; that is more than float32 rounds off squares and products
     step = (float(real.max() - real.min()) * STEP) ** 2 / 6 * real.shape[1]
-    least = (step * windows.flatten(1).sum(1)).clamp_min(torch.finfo(x.dtype).tiny)[:, None, None].to(x)
-    in_window = torch.stack([windows[:, rows.start, columns.start] for rows, columns in tiles], 1).to(x)
-    mean = real.mean(0)
-    x, real = x - mean, real - mean  # once: pieces of rows are slow to subtract
-    x_parts, parts = ([side[:, :, *box].flatten(1) for box in tiles] for side in (x, real))
-    x_squares, squares = (in_window @ torch.stack([squared_norms(part) for part in some]) for some in (x_parts, parts))
-
-    def distances(of: Sequence[Tensor], own: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield which rows and their squared distances to the real samples in each window [W, n, K]."""
-        for rows in in_cache(len(of[0]), x.element_size() * len(real) * (len(tiles) + 2 * len(windows))):
-            products = torch.stack([part[rows] @ y.T for part, y in zip(of, parts, strict=True)])
-            found = torch.tensordot(in_window, products, 1).mul_(-2)
-            yield rows, found.add_(own[:, rows, None]).add_(squares[:, None]).clamp_min_(0).add_(least)
-
-    radii = []
-    with full_precision():
-        for rows, found in distances(parts, squares):
-            found[:, :, rows].diagonal(dim1=1, dim2=2).fill_(torch.inf)
-            # real samples that a ball around one of them reaches, as Kynkäänniemi et al. take it
-            radii.append(found.topk(min(3, len(real) - 1), largest=False).values[:, :, -1])
-        balls = torch.cat(radii, 1)[:, None]
-        return torch.cat([(balls / found).amax(2) for _, found in distances(x_parts, x_squares)], 1).log() / 2
+    mean, tiny, out = real.mean(0), torch.finfo(x.dtype).tiny, []
+    x, real = x - mean, real - mean
+    for window in windows:
+        least = max(step * int(window.sum()), tiny)
+        near, reference = (side[:, :, *slices_of(window)].flatten(1) for side in (x, real))
+        among = squared_distances(reference, reference).fill_diagonal_(torch.inf)
+        # a ball around a real sample reaches to its third neighbor, as Kynkäänniemi et al. take it
+        radii = among.topk(min(3, len(real) - 1), largest=False).values[:, -1] + least
+        blocks = (near[rows] for rows in in_cache(len(x), 4 * x.element_size() * len(real)))
+        out.append(torch.cat([(radii / (squared_distances(some, reference) + least)).amax(1) for some in blocks]))
+    return torch.stack(out).log() / 2

@@ -51,10 +51,6 @@ class Authenticity(TwoSidedMetric):
     def __init__(self, reset_real_features: bool = True, **kwargs: Any) -> None:
         super().__init__(reset_real_features, **kwargs)
 
-    def compute(self) -> Tensor:  # type: ignore[override]
-        """Return a float64 scalar."""
-        return super().compute()
-
     def copies(self) -> Tensor:
         """Find which samples are copies of which: the rest of the share; every process must call it, like `compute`.
 

@@ -63,9 +63,5 @@ class CosineMeanSimilarity(TwoSampleMetric):
     ) -> None:
         super().__init__(kernel, partition, block_size, unbiased, reset_real_features, **kwargs)
 
-    def compute(self) -> Tensor | dict[str, Tensor]:  # type: ignore[override]
-        """Return a float64 scalar, or with a partition the dictionary of `functional.cosine_mean_similarity`."""
-        return super().compute()
-
     def _value(self, means: KernelMeans) -> Tensor | dict[str, Tensor]:
         return cms_from_means(means, self.partition)

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor._validation import check_images, check_min_samples
+from genmonitor._validation import check_images
 from genmonitor.functional.discrepancy_map import SIDES, check_map_arguments, discrepancy_map
-from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES, NUM_PERMUTATIONS
+from genmonitor.functional.permutation import LEVEL, NUM_PERMUTATIONS
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 
@@ -64,10 +64,6 @@ class DiscrepancyMap(TwoSidedMetric):
         self.num_permutations = num_permutations
         self.seed = seed
 
-    def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """Return the dictionary of `functional.discrepancy_map`."""
-        return super().compute()  # type: ignore[no-any-return]
-
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw the size of the difference at each pixel, where it is more than chance.
 
@@ -92,6 +88,4 @@ class DiscrepancyMap(TwoSidedMetric):
         return check_images(name, samples, shape)
 
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
-        check_min_samples("fake samples", fake, MIN_SAMPLES)
-        check_min_samples("real samples", real, MIN_SAMPLES)
         return discrepancy_map(fake, real, sides=self.sides, num_permutations=self.num_permutations, seed=self.seed)

@@ -58,9 +58,5 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
     ) -> None:
         super().__init__(kernel, None, block_size, unbiased, reset_real_features, **kwargs)
 
-    def compute(self) -> Tensor:  # type: ignore[override]
-        """Return a float64 scalar."""
-        return super().compute()
-
     def _value(self, means: KernelMeans) -> Tensor:
         return mmd_from_means(means)

@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor._validation import check_min_samples
 from genmonitor.functional.kernel_means import check_estimator
-from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS, check_permutations
+from genmonitor.functional.permutation import NUM_PERMUTATIONS, check_permutations
 from genmonitor.functional.two_sample_test import two_sample_test
 from genmonitor.metrics._real_fake import TwoSidedMetric
 from genmonitor.partition import PixelPartition
@@ -67,12 +66,6 @@ class TwoSampleTest(TwoSidedMetric):
         self.num_permutations = num_permutations
         self.seed = seed
 
-    def compute(self) -> Tensor | dict[str, Tensor]:  # type: ignore[override]
-        """Return a float64 scalar, or with a partition the dictionary of `functional.two_sample_test`."""
-        return super().compute()
-
     def _compared(self, fake: Tensor, real: Tensor) -> Tensor | dict[str, Tensor]:
-        check_min_samples("fake samples", fake, MIN_SAMPLES)
-        check_min_samples("real samples", real, MIN_SAMPLES)
         options = {"num_permutations": self.num_permutations, "seed": self.seed}
         return two_sample_test(fake, real, partition=self.partition, **options)

@@ -243,7 +243,11 @@ def test_kernel_without_real_images_needs_its_gamma(tmp_path):
         (range(9), {"n_samples": 8}, "`n_samples` to be at least the number of prompts"),
         (range(9), {"num_modes": 0}, "`num_modes` to be a whole number >= 1"),
         (range(9), {"kernel": "cosine"}, "`kernel` to be a kernel"),
-        (range(9), {"kernel": CosineKernel(), "num_features": 9}, "such as Gaussian ones, or two cosine kernels"),
+        (
+            range(9),
+            {"kernel": CosineKernel(), "prompt_kernel": GaussianKernel(), "num_features": 9},
+            "such as Gaussian ones, or two cosine kernels",
+        ),
         (["a cat"], {}, "`prompt_encoder` for prompts that are strings"),
         ("a cat", {}, "`prompts` as a list of strings or of integer"),
     ],

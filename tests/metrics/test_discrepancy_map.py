@@ -38,7 +38,7 @@ def test_too_few_samples_are_named():
     metric = DiscrepancyMap()
     metric.update(torch.rand(7, 1, 3, 3), real=False)
     metric.update(torch.rand(9, 1, 3, 3), real=True)
-    with pytest.raises(ValueError, match="`fake samples` to hold at least 8 samples, but got 7"):
+    with pytest.raises(ValueError, match="`fake` to hold at least 8 samples, but got 7"):
         metric.compute()
 
 

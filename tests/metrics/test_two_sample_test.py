@@ -39,5 +39,5 @@ def test_too_few_samples_are_named():
     metric = TwoSampleTest()
     metric.update(torch.rand(7, 3), real=False)
     metric.update(torch.rand(9, 3), real=True)
-    with pytest.raises(ValueError, match="`fake samples` to hold at least 8 samples, but got 7"):
+    with pytest.raises(ValueError, match="`fake` to hold at least 8 samples, but got 7"):
         metric.compute()

@@ -16,8 +16,6 @@ from genmonitor.kernels.product import PairKernel, check_pair_kernels
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 
-WIDER = (1 / 16, 1 / 4)
-"""Powers of a kernel of distances that are wider ones, which see what lies farther apart."""
 TESTED = 10_000
 """Samples of both sides together that are tested, chosen at random: the cost grows with their square."""
 
@@ -168,7 +166,7 @@ def permuted_sides(prompts: Sequence[Hashable], reference_prompts: Sequence[Hash
     return out
 
 
-def disagreement_p_value(
+def disagreement_p_values(
     test: tuple[Tensor, Tensor],
     reference: tuple[Tensor, Tensor],
     prompts: Sequence[Hashable],
@@ -178,12 +176,14 @@ def disagreement_p_value(
     *,
     num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
-) -> float:
-    """p-value of the hypothesis that both sides answer their prompts alike, by `permuted_sides`.
+) -> tuple[float, dict[Hashable, float]]:
+    """p-values of the hypothesis that both sides answer their prompts alike, by `permuted_sides`: of all, and of each.
 
-    The statistic is the largest of several squared distances in standard deviations over the permutations: of the means
-    of the joint features, of their covariances, which is PromptSplit's ‖Λ‖² with eta = 1 (`prompt_split_energy`), and
-    of the means by wider kernels, where the kernel is one of distances. Of more than 10,000 samples as many are tested,
+    The statistic of all prompts is the largest of several squared distances in standard deviations over the
+    permutations: of the means of the joint features, of their covariances, which is PromptSplit's ‖Λ‖² with eta = 1
+    (`prompt_split_energy`), and of the means by wider kernels, where the kernel is one of distances. The statistic of a
+    prompt is the squared MMD of its samples of both sides. Prompts share one level: a prompt's p-value is the part of
+    the permutations in which the largest of all prompts is as large. Of more than 10,000 samples as many are tested,
     chosen at random.
 
     Args:
@@ -197,105 +197,60 @@ def disagreement_p_value(
         seed: of the permutations, and of the choice of samples.
 
     Returns:
-        A multiple of 1 / (B + 1), up to 1.
-
-    Example:
-        >>> prompts, names = torch.eye(3).repeat(8, 1), [0, 1, 2] * 8
-        >>> x, y = torch.linspace(0, 1, 24)[:, None], torch.linspace(0.01, 0.99, 24)[:, None]
-        >>> other = y + 5 * prompts[:, :1]  # another answer to the first prompt
-        >>> [disagreement_p_value((x, prompts), (z, prompts), names, names) for z in (y, other)]
-        [1.0, 0.001]
-    """
-    check_at_least("num_permutations", num_permutations, 1)
-    kernel, *sides = joint_rows(test, reference, output_kernel, prompt_kernel)
-    rows, _, n, splits = _tested(sides, prompts, reference_prompts, num_permutations, seed)
-    weights = torch.where(splits, 1 / n, -1 / (len(rows) - n)).double()
-    wide = kernel.output_kernel.shift_invariant and kernel.prompt_kernel.shift_invariant
-    powers = (*(WIDER if wide else ()), 1, 2)
-    distances = weights.new_zeros(len(powers), weights.shape[1])
-    with full_precision():
-        for start, stop in row_blocks(len(rows), 16):
-            gram = kernel.gram(rows[start:stop], rows[start:]).double()
-            for distance, power in zip(distances, powers, strict=True):
-                values = gram.pow(power)
-                values[:, : stop - start] /= 2  # counted by its own rows and by its own columns
-                distance += (weights[start:stop] * (values @ weights[start:])).sum(0)
-    return float(familywise_p_values(standardized(distances).amax(0, keepdim=True)))
-
-
-def prompt_p_values(
-    test: tuple[Tensor, Tensor],
-    reference: tuple[Tensor, Tensor],
-    prompts: Sequence[Hashable],
-    reference_prompts: Sequence[Hashable],
-    output_kernel: Kernel | None = None,
-    prompt_kernel: Kernel | None = None,
-    *,
-    num_permutations: int = NUM_PERMUTATIONS,
-    seed: int = 0,
-) -> dict[Hashable, float]:
-    """p-value of each prompt that both sides answer it alike, with one level for all prompts.
-
-    The statistic of a prompt is the squared MMD of its samples of both sides, in standard deviations over the
-    permutations; its p-value is the part of the permutations in which the largest of all prompts is as large. A prompt
-    with one sample a side has a p-value of 1.
-
-    Args:
-        test: as for `disagreement_p_value`.
-        reference: likewise.
-        prompts: the prompt of each test sample.
-        reference_prompts: of each reference sample.
-        output_kernel: as for `prompt_split`.
-        prompt_kernel: as for `prompt_split`.
-        num_permutations: B.
-        seed: of the permutations, and of the choice of samples.
-
-    Returns:
-        Prompt to p-value; empty where some prompt is on one side alone, whose samples cannot be exchanged.
+        A multiple of 1 / (B + 1), up to 1, and such a p-value by prompt: 1 for a prompt with one sample a side. There
+        is none of any prompt where some prompt is on one side alone, whose samples cannot be exchanged.
 
     Example:
         >>> prompts, names = torch.eye(3).repeat(8, 1), [0, 1, 2] * 8
         >>> x = torch.linspace(0, 1, 24)[:, None]
         >>> other = x + 5 * prompts[:, :1]  # another answer to the first prompt
-        >>> found = prompt_p_values((x, prompts), (other, prompts), names, names)
-        >>> [prompt for prompt, p in found.items() if p <= 0.05]
-        [0]
+        >>> p, by_prompt = disagreement_p_values((x, prompts), (other, prompts), names, names)
+        >>> p, [prompt for prompt, p in by_prompt.items() if p <= 0.05]
+        (0.001, [0])
     """
     check_at_least("num_permutations", num_permutations, 1)
     kernel, *sides = joint_rows(test, reference, output_kernel, prompt_kernel)
-    rows, names, n, splits = _tested(sides, prompts, reference_prompts, num_permutations, seed)
+    rows = torch.cat(sides).detach()
+    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:TESTED].sort().values
+    rows, n = rows[chosen.to(rows.device)], int((chosen < len(prompts)).sum())
+    names = [*prompts, *reference_prompts]
+    names = [names[i] for i in chosen.tolist()]
+    drawn = permuted_sides(names[:n], names[n:], num_permutations, seed)
+    splits = torch.cat([torch.arange(len(rows))[None] < n, drawn]).T.to(rows.device)
+    p = float(familywise_p_values(standardized(_distances(kernel, rows, splits)).amax(0, keepdim=True)))
     if set(names[:n]) != set(names[n:]):
-        return {}
+        return p, {}
     members: dict[Hashable, list[int]] = {}
     for index, name in enumerate(names):
         members.setdefault(name, []).append(index)
     distances = []
     for indices in members.values():
-        of_test, some = splits[indices], rows[indices]
-        count = of_test[:, 0].sum()
-        weights = torch.where(of_test, 1 / count, -1 / (len(indices) - count)).double()
+        weights = _side_weights(splits[indices])
         with full_precision():
-            gram = kernel.gram(some, some).double()
+            gram = kernel.gram(rows[indices], rows[indices]).double()
         distances.append((weights * (gram @ weights)).sum(0))
     p_values = familywise_p_values(standardized(torch.stack(distances)))
-    return dict(zip(members, p_values.tolist(), strict=True))
+    return p, dict(zip(members, p_values.tolist(), strict=True))
 
 
-def _tested(
-    sides: Sequence[Tensor],
-    prompts: Sequence[Hashable],
-    reference_prompts: Sequence[Hashable],
-    num_permutations: int,
-    seed: int,
-) -> tuple[Tensor, list[Hashable], int, Tensor]:
-    """Return rows, prompts and number of test samples of at most `TESTED` samples, and their splits [N, 1 + B].
+def _distances(kernel: PairKernel, rows: Tensor, splits: Tensor) -> Tensor:
+    """Return the squared distances of the sides of each split [K, S] by K powers of the kernel."""
+    weights = _side_weights(splits)
+    # powers of a kernel of distances are wider kernels, which see what lies farther apart, and the narrower covariance
+    wide = kernel.output_kernel.shift_invariant and kernel.prompt_kernel.shift_invariant
+    powers = (1 / 16, 1 / 4, 1, 2) if wide else (1, 2)
+    out = weights.new_zeros(len(powers), weights.shape[1])
+    with full_precision():
+        for start, stop in row_blocks(len(rows), 16):
+            gram = kernel.gram(rows[start:stop], rows[start:]).double()
+            for distance, power in zip(out, powers, strict=True):
+                values = gram.pow(power)
+                values[:, : stop - start] /= 2  # counted by its own rows and by its own columns
+                distance += (weights[start:stop] * (values @ weights[start:])).sum(0)
+    return out
 
-    The first split is the observed one, true for the test side.
-    """
-    rows, n = torch.cat(list(sides)).detach(), len(prompts)
-    names = [*prompts, *reference_prompts]
-    kept = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:TESTED].sort().values
-    rows, n = rows[kept.to(rows.device)], int((kept < n).sum())
-    named = [names[i] for i in kept.tolist()]
-    splits = permuted_sides(named[:n], named[n:], num_permutations, seed)
-    return rows, named, n, torch.cat([torch.arange(len(rows))[None] < n, splits]).T.to(rows.device)
+
+def _side_weights(splits: Tensor) -> Tensor:
+    """Return 1/N for the test side of each split [N + N', S], -1/N' for the other, float64."""
+    n = splits[:, 0].sum()
+    return torch.where(splits, 1 / n, -1 / (len(splits) - n)).double()

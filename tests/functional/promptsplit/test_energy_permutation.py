@@ -7,7 +7,7 @@ import torch
 
 from genmonitor.functional.permutation import NUM_PERMUTATIONS
 from genmonitor.functional.promptsplit import energy
-from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides, prompt_p_values
+from genmonitor.functional.promptsplit.energy import disagreement_p_values, permuted_sides
 from genmonitor.kernels import CosineKernel, GaussianKernel
 
 KERNELS = {"output_kernel": GaussianKernel(0.5), "prompt_kernel": GaussianKernel(8.0)}
@@ -23,7 +23,7 @@ def draw(seed, changed=None):
 
 
 def p_value(x, y, **options):
-    return disagreement_p_value((x, PROMPTS), (y, PROMPTS), NAMES, NAMES, **(KERNELS | options))
+    return disagreement_p_values((x, PROMPTS), (y, PROMPTS), NAMES, NAMES, **(KERNELS | options))[0]
 
 
 def test_sides_are_exchanged_within_each_prompt():
@@ -103,16 +103,16 @@ def prompted(differing=(), n=80, seed=0):
 
 
 def test_the_prompts_that_differ_and_only_these_have_a_small_p_value():
-    found = prompt_p_values(*prompted((1, 3)))
+    found = disagreement_p_values(*prompted((1, 3)))[1]
     assert [prompt for prompt, p in found.items() if p <= 0.05] == [1, 3]
 
 
 def test_one_level_holds_for_all_prompts():
-    false = sum(min(prompt_p_values(*prompted(seed=seed)).values()) <= 0.05 for seed in range(100))
+    false = sum(min(disagreement_p_values(*prompted(seed=seed))[1].values()) <= 0.05 for seed in range(100))
     assert 1 <= false <= 12
 
 
 def test_too_few_samples_of_a_prompt_and_prompts_of_one_side():
     test, reference, names, _ = prompted(range(4), n=4)
-    assert set(prompt_p_values(test, reference, names, names).values()) == {1.0}
-    assert prompt_p_values(test, reference, names, [0, 1, 2, 9]) == {}
+    assert set(disagreement_p_values(test, reference, names, names)[1].values()) == {1.0}
+    assert disagreement_p_values(test, reference, names, [0, 1, 2, 9])[1] == {}
