@@ -19,7 +19,7 @@ from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.functional.diagnosis import FaultModel
+from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.images.sampler import Sampler, Samples
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Kind
+from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, Kind
 
 PLACE = "<!-- the kinds -->"
 UNKNOWN = "none that a source bears out"

@@ -27,8 +27,7 @@ from genmonitor.evaluation.prompts.diversity import LISTED, SHOWN
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate
-from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt
-from genmonitor.functional.w1kp.score import variability_p_value
+from genmonitor.functional.w1kp.score import PromptVariability, variability_p_value, w1kp_by_prompt
 from genmonitor.functional.w1kp.subsets import REUSED
 from genmonitor.images.prompts import Prompts
 from genmonitor.plotting.diversity import least_varied

@@ -20,20 +20,13 @@ from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.band_energy_test import BandEnergy
-from genmonitor.functional.diagnosis import (
-    FAULT_MODELS,
-    KINDS,
-    AreaDiagnosis,
-    FaultModel,
-    Images,
-    Kind,
-    diagnose_area,
-)
-from genmonitor.functional.diagnosis.area import MARGIN
+from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
+from genmonitor.functional.diagnosis.images import Images
+from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.diagnosis.readings import READINGS, usable_readings

@@ -42,7 +42,8 @@ from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.vendi import vendi_from_covariance
-from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
+from genmonitor.functional.w1kp.score import PromptVariability
+from genmonitor.functional.w1kp.subsets import ReusabilityCurve
 from genmonitor.images.by_prompt import prompts_of
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Samples

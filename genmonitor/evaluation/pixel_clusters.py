@@ -50,7 +50,7 @@ from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.cka import check_patches
-from genmonitor.functional.diagnosis import FaultModel
+from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.compared_sets import RangeNotes, check_value_range
 from genmonitor.images.image_set import ImageSet

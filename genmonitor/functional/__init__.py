@@ -24,16 +24,9 @@ from genmonitor.functional.scendi import scendi_score
 from genmonitor.functional.two_sample_test import two_sample_test
 from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
 from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
-from genmonitor.functional.w1kp import (
-    ReusabilityCurve,
-    W1KPCalibration,
-    calibrate,
-    prompt_reusability,
-    reusability_curve,
-    similarity_level,
-    w1kp_by_prompt,
-    w1kp_score,
-)
+from genmonitor.functional.w1kp.calibration import W1KPCalibration, calibrate
+from genmonitor.functional.w1kp.score import similarity_level, w1kp_by_prompt, w1kp_score
+from genmonitor.functional.w1kp.subsets import ReusabilityCurve, prompt_reusability, reusability_curve
 
 __all__ = [
     "BandEnergy",

@@ -161,17 +161,6 @@ def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
         raise ValueError(f"`{name}`: {error}") from None
 
 
-def have_joint_features(output_kernel: Kernel, prompt_kernel: Kernel) -> bool:
-    """Return True if `PairKernel.features` has random features of the product of two kernels; gammas may be open.
-
-    Example:
-        >>> have_joint_features(GaussianKernel(1.0), GaussianKernel())
-        True
-    """
-    kinds = {output_kernel.explicit_features, prompt_kernel.explicit_features}
-    return kinds in ({"exact"}, {"random"})
-
-
 def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
     """Return the length of a pair's feature vector: a cosine and a sine of each frequency, or one product.
 
@@ -199,7 +188,7 @@ def check_pair_kernels(
         return
     check_at_least("num_features", num_features, 1)
     kernels = output_kernel or GaussianKernel(), prompt_kernel or GaussianKernel()
-    if not have_joint_features(*kernels):
+    if {kernel.explicit_features for kernel in kernels} not in ({"exact"}, {"random"}):
         names = [type(kernel).__name__ for kernel in kernels]
         raise ValueError(
             "Expected kernels whose product has random features with `num_features`, such as Gaussian ones, or two "

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,16 +12,6 @@ from torch import Tensor
 from genmonitor.linalg.chunking import column_blocks
 from genmonitor.linalg.whitening import Whitening
 from genmonitor.partition import PixelPartition
-
-
-class SampleView(Protocol):
-    """What is compared of samples [N, ...], in regions."""
-
-    def __len__(self) -> int:
-        """Return the number of regions."""
-
-    def pieces(self, region: int, *sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield some values of a region at a time, of each set of samples [N, some]."""
 
 
 class Structure(NamedTuple):
@@ -75,6 +65,10 @@ class Texture(NamedTuple):
         inside = self.inside[region]
         for rows in self.whitening.strips(inside, sum(map(len, sets))):
             yield tuple(self.whitening(x, inside, rows)[:, :, inside[rows]].flatten(1) for x in sets)
+
+
+SampleView = Structure | Texture
+"""What is compared of samples [N, ...], in regions."""
 
 
 def region_columns(partition: PixelPartition | None, images: Tensor) -> list[Tensor] | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_bool, check_min_samples, check_samples, check_whole_blocks
-from genmonitor.functional.kernel_means import KernelMeans, check_estimator, kernel_means
+from genmonitor.functional.kernel_means import KernelMeans, check_estimator, kernel_means, means_within
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.metrics._base import GenerativeMetric, KernelMetric
 from genmonitor.partition import PixelPartition
@@ -37,7 +37,7 @@ class TwoSidedMetric(GenerativeMetric):
         self.add_state("fake_samples", default=[], dist_reduce_fx="cat")
         self.add_state("real_samples", default=[], dist_reduce_fx="cat")
         self._share_states_if(reset_real_features)
-        self._real_terms: dict[Hashable, tuple[Tensor, Tensor]] = {}
+        self._real_known: tuple[Hashable, Tensor, Tensor] | None = None
 
     def update(self, samples: Tensor, real: bool) -> None:
         """Add samples to one side.
@@ -79,17 +79,15 @@ class TwoSidedMetric(GenerativeMetric):
             raise ValueError(f"Expected {name} samples before `compute`, but got none. Call `update(x, real=...)`.")
         return joined(side)
 
-    def _known_term(self, key: Hashable, real: Tensor) -> Tensor | None:
-        """Return what `_remember_term` was given with this key and these very real samples, None if nothing was."""
-        if key not in self._real_terms:
-            return None
-        samples, term = self._real_terms[key]
-        same_kind = samples.device == real.device and samples.dtype == real.dtype
-        return term if samples is real or (same_kind and torch.equal(samples, real)) else None
-
-    def _remember_term(self, key: Hashable, real: Tensor, term: Tensor) -> None:
-        """Keep what the real samples contribute by themselves, in place of what others did."""
-        self._real_terms = {key: (real, term)}
+    def _real_term(self, key: Hashable, real: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """Return what the real samples contribute by themselves, made again only if they or the key have changed."""
+        if self._real_known is not None:
+            known, samples, term = self._real_known
+            same_kind = samples.device == real.device and samples.dtype == real.dtype
+            if known == key and (samples is real or (same_kind and torch.equal(samples, real))):
+                return term
+        self._real_known = (key, real, make())
+        return self._real_known[2]
 
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
         """Return the value of both sides."""
@@ -145,20 +143,13 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
         check_whole_blocks("real", len(real), self.block_size)
         kernel = self._resolved("gamma", real.flatten(1))
         dtype = torch.promote_types(fake.dtype, real.dtype)
-        return self._value(self._means(fake.to(dtype), real.to(dtype), kernel))
-
-    def _means(self, fake: Tensor, real: Tensor, kernel: Kernel) -> KernelMeans:
-        """Return the means of the kernel, reusing those of the real side alone while it stays the same."""
+        fake, real = fake.to(dtype), real.to(dtype)
+        block = self.block_size or len(real)
+        within_real = self._real_term(kernel, real, lambda: means_within(real, kernel, self.partition, block))
         means = kernel_means(
-            fake,
-            real,
-            kernel,
-            partition=self.partition,
-            block_size=self.block_size,
-            within_real=self._known_term(kernel, real),
+            fake, real, kernel, partition=self.partition, block_size=self.block_size, within_real=within_real
         )
-        self._remember_term(kernel, real, means.within_real)
-        return means.without_diagonal() if self.unbiased else means
+        return self._value(means.without_diagonal() if self.unbiased else means)
 
     def _value(self, means: KernelMeans) -> Any:
         """Return the metric's value from the means of the kernel."""

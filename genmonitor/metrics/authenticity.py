@@ -69,8 +69,4 @@ class Authenticity(TwoSidedMetric):
     def _authenticity(self, fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         fake, real = fake.flatten(1), real.flatten(1)
         check_neighbors(1, fake=fake, real=real)
-        radii = self._known_term("radii", real)
-        if radii is None:
-            radii = neighbor_radii(real, 1)
-            self._remember_term("radii", real, radii)
-        return authenticity_from_radii(fake, real, radii)
+        return authenticity_from_radii(fake, real, self._real_term("radii", real, lambda: neighbor_radii(real, 1)))

@@ -55,8 +55,5 @@ class PRDC(TwoSidedMetric):
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
         fake, real = fake.flatten(1), real.flatten(1)
         check_neighbors(self.k, fake=fake, real=real)
-        real_radii = self._known_term(self.k, real)
-        if real_radii is None:
-            real_radii = neighbor_radii(real, self.k)
-            self._remember_term(self.k, real, real_radii)
+        real_radii = self._real_term(self.k, real, lambda: neighbor_radii(real, self.k))
         return prdc_from_radii(fake, real, neighbor_radii(fake, self.k), real_radii, self.k)

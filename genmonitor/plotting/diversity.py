@@ -9,7 +9,7 @@ from textwrap import fill
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from genmonitor.functional.w1kp import ReusabilityCurve
+from genmonitor.functional.w1kp.subsets import ReusabilityCurve
 from genmonitor.plotting.style import (
     FAINT,
     INK,

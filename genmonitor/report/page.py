@@ -17,7 +17,7 @@ from genmonitor._io import write_text
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.values import meanings
-from genmonitor.functional.diagnosis import KINDS
+from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.files import FOLDER, HISTORY, REPORT
 from genmonitor.report.pictures import Pictures

@@ -10,7 +10,7 @@ import pytest
 from _helpers.pages import PAGES, ROOT
 from PIL import Image
 
-from genmonitor.functional.diagnosis import KINDS, in_words
+from genmonitor.functional.diagnosis.kinds import KINDS, in_words
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 

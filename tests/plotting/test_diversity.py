@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.functional.w1kp import ReusabilityCurve
+from genmonitor.functional.w1kp.subsets import ReusabilityCurve
 from genmonitor.plotting.diversity import least_varied, mode_samples, reusability_figure
 
 

@@ -19,7 +19,7 @@ from _helpers.runs import (
 
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.functional.diagnosis import KINDS
+from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report import write_report
 from genmonitor.report.page import GALLERY
 

@@ -22,7 +22,8 @@ from drawn_scenes import COLORS, SHAPES, describe, draw_scenes
 
 from genmonitor import W1KPScore
 from genmonitor.functional import W1KPCalibration, calibrate
-from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
+from genmonitor.functional.w1kp.score import PromptVariability
+from genmonitor.functional.w1kp.subsets import ReusabilityCurve
 from genmonitor.plotting.diversity import reusability_figure
 
 ANY = "thing"

@@ -24,8 +24,8 @@ from genmonitor.functional import W1KPCalibration, reusability_curve, w1kp_by_pr
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.prompt_fidelity import PromptFidelity
-from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
-from genmonitor.functional.w1kp.subsets import REUSED
+from genmonitor.functional.w1kp.score import PromptVariability
+from genmonitor.functional.w1kp.subsets import REUSED, ReusabilityCurve
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
 from genmonitor.kernels import Kernel

@@ -29,7 +29,7 @@ from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import History, Presenter, Record, ShownImages, Table, curve, when
 from genmonitor.evaluation.text.diagnosis import capital
 from genmonitor.evaluation.text.table import on_screen
-from genmonitor.functional.diagnosis import in_words
+from genmonitor.functional.diagnosis.kinds import in_words
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition

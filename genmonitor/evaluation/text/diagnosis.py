@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import FaultKind
-from genmonitor.functional.diagnosis import KINDS, Kind, in_words
 from genmonitor.functional.diagnosis.explain import SURE
+from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
 from genmonitor.functional.diagnosis.readings import Said
 
 USUAL = 0.5

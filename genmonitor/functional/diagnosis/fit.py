@@ -257,22 +257,17 @@ def _beside(model: FaultModel, strength: float, step: float) -> Iterable[float]:
 def shares(side: Side, faults: Faults) -> list[float]:
     """Return the part of the distance that each of the faults explains; their sum is what they explain together."""
     nothing = side.left(())
-    explained: dict[tuple[int, ...], float] = {(): 0.0}
 
-    def together(chosen: frozenset[int]) -> float:
-        key = tuple(sorted(chosen))
-        if key not in explained:
-            share = 1 - side.left(tuple(faults[i] for i in key)) / nothing
-            # one that alone takes images away, as blur does where there is noise too, explains nothing alone
-            explained[key] = share if len(key) == len(faults) else max(share, 0.0)
-        return explained[key]
+    def together(chosen: Sequence[int]) -> float:
+        share = 1 - side.left(tuple(faults[i] for i in sorted(chosen))) / nothing if chosen else 0.0
+        # one that alone takes images away, as blur does where there is noise too, explains nothing alone
+        return share if len(chosen) == len(faults) else max(share, 0.0)
 
     orders = list(permutations(range(len(faults))))
     out = [0.0] * len(faults)
     for order in orders:
         for position, i in enumerate(order):
-            before = frozenset(order[:position])
-            out[i] += (together(before | {i}) - together(before)) / len(orders)
+            out[i] += (together(order[: position + 1]) - together(order[:position])) / len(orders)
     return out
 
 

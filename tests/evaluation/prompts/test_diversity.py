@@ -22,7 +22,8 @@ from genmonitor.evaluation.prompts.estimates import ALL, Change, PromptGroups
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.values import grouped_by_chart
 from genmonitor.functional import calibrate, reusability_curve, w1kp_score
-from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
+from genmonitor.functional.w1kp.score import PromptVariability
+from genmonitor.functional.w1kp.subsets import ReusabilityCurve
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
 

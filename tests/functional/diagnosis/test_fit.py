@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis import FAULT_MODELS, Kind
 from genmonitor.functional.diagnosis.distance import Distance, pixel_views
 from genmonitor.functional.diagnosis.fit import Side, ranked
+from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, Kind
 from genmonitor.functional.diagnosis.kinds.tone import Brighter
 
 N = 200

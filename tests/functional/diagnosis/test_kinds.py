@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, FaultModel, Kind, in_words
+from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, in_words
 from genmonitor.functional.diagnosis.kinds.shape import averaged, largest_beside
 
 SHAPES = [(1, 8, 8), (3, 9, 7), (5, 4, 6), (3, 1, 1)]

@@ -5,8 +5,7 @@ import torch
 from scipy.stats import t
 
 from genmonitor.functional import calibrate, prompt_reusability, reusability_curve
-from genmonitor.functional.w1kp import ReusabilityCurve
-from genmonitor.functional.w1kp.subsets import expected_closest_pairs
+from genmonitor.functional.w1kp.subsets import ReusabilityCurve, expected_closest_pairs
 
 GENERATOR = torch.Generator().manual_seed(0)
 X, INDEX = torch.randn(58, 3, generator=GENERATOR), torch.arange(58) % 4  # 15, 15, 14 and 14 outputs
