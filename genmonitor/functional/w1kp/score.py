@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -166,11 +166,9 @@ def w1kp_by_prompt(
         rows_of_prompt = (index == prompt).nonzero()[:, 0].tolist()
         pair, closest = (rows_of_prompt[a], rows_of_prompt[b]), float(similarity[a, b])
         good_for = reusability(values[: REUSED - 1], HIGH)
-        row = PromptVariability(name, n, mean, similarity_level(mean), good_for, pair, closest)
-        row = replace(row, w1kp_error=pair_mean_error(similarity))
-        if k is not None and k <= n:
-            row = replace(row, w1kp_k=float(values[k - 2]), w1kp_k_error=float(errors[k - 2]))
-        rows.append(row)
+        of_k, error_of_k = (None, None) if k is None or k > n else (float(values[k - 2]), float(errors[k - 2]))
+        level, error = similarity_level(mean), pair_mean_error(similarity)
+        rows.append(PromptVariability(name, n, mean, level, good_for, pair, closest, of_k, error_of_k, error))
     check_some_prompts(len(rows), 2)
     return sorted(rows, key=lambda row: row.w1kp, reverse=True)
 
