@@ -194,8 +194,8 @@ def check_no_zero_rows(name: str, value: Tensor) -> None:
         )
 
 
-def check_gram(name: str, value: object) -> Tensor:
-    """Return a Gram matrix: symmetric, with 1 on its diagonal."""
+def check_normalized(name: str, value: object, diagonal: bool) -> Tensor:
+    """Return a symmetric matrix whose diagonal is 1 throughout (a Gram matrix) or sums to 1 (a covariance)."""
     x = check_tensor(name, value)
     if x.ndim != 2 or x.shape[0] != x.shape[1] or 0 in x.shape:
         raise ValueError(f"Expected `{name}` to be a square matrix, but got shape {list(x.shape)}.")
@@ -204,12 +204,11 @@ def check_gram(name: str, value: object) -> Tensor:
     values = x.detach()
     if float((values - values.T).abs().max()) > 1e-4 * float(values.abs().max()):
         raise ValueError(f"Expected `{name}` to be symmetric, but it differs from its transpose.")
-    worst = float((values.diagonal() - 1).abs().max())
+    found = values.diagonal() if diagonal else values.trace()
+    worst = float((found - 1).abs().max())
     if worst > 1e-3:
-        raise ValueError(
-            f"Expected `{name}` with 1 on its diagonal, but it is off by {worst:.3g}. "
-            "Normalize it: K_ij / sqrt(K_ii K_jj)."
-        )
+        wanted, remedy = ("1 on its diagonal", "K_ij / sqrt(K_ii K_jj)") if diagonal else ("trace 1", "C / trace(C)")
+        raise ValueError(f"Expected `{name}` with {wanted}, but it is off by {worst:.3g}. Normalize it: {remedy}.")
     return x
 
 

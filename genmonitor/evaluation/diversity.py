@@ -41,7 +41,7 @@ from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
-from genmonitor.functional.vendi import vendi_of_spectrum
+from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp.score import PromptVariability
 from genmonitor.functional.w1kp.subsets import ReusabilityCurve
 from genmonitor.images.by_prompt import prompts_of
@@ -197,7 +197,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         if self._measures_pairs:
             with comm.all_ranks_or_none():
                 pairs = self.metric.vendi_of_pairs(outputs, self._prompts_of(indices))
-            given = conditional_vendi_of(pairs, computed["vendi"], vendi_of_spectrum(computed["prompts"]))
+            given = conditional_vendi_of(pairs, computed["vendi"], vendi_from_covariance(computed["prompts"]))
             values |= {name: float(value) for name, value in given.items()}
         with comm.all_ranks_or_none():
             modes = self.metric.modes(min(MODES, len(computed["outputs"])))

@@ -23,7 +23,7 @@ from genmonitor.functional.relative_similarity import (
 from genmonitor.functional.scendi import scendi_score
 from genmonitor.functional.two_sample_test import two_sample_test
 from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
-from genmonitor.functional.vendi import rke_score, vendi_from_gram, vendi_score
+from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
 from genmonitor.functional.w1kp.calibration import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import similarity_level, w1kp_by_prompt, w1kp_score
 from genmonitor.functional.w1kp.subsets import ReusabilityCurve, prompt_reusability, reusability_curve
@@ -67,6 +67,7 @@ __all__ = [
     "two_sample_test",
     "two_sample_test_by_class",
     "uncovered_test",
+    "vendi_from_covariance",
     "vendi_from_gram",
     "vendi_score",
     "w1kp_by_prompt",

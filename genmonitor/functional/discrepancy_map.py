@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor._validation import check_images, check_min_samples
+from genmonitor._validation import check_at_least, check_images, check_min_samples
 from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS, TIE, Blocks, check_permutations
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import float64_sum, in_cache
@@ -19,7 +19,6 @@ from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import FLOOR, Whitening
 
 SIDES = (4, 8, 16)
-"""Of the windows that are tested, in pixels or cells."""
 FREQUENCIES = (0.5, 1.0)
 """Of the characteristic functions compared at each pixel, in units of one over its deviation: one and its double."""
 UNRESOLVED = 1e-6
@@ -27,28 +26,27 @@ UNRESOLVED = 1e-6
 
 
 def discrepancy_map(
-    fake: Tensor, real: Tensor, *, num_permutations: int = NUM_PERMUTATIONS, seed: int = 0
+    fake: Tensor, real: Tensor, *, sides: Sequence[int] = SIDES, num_permutations: int = NUM_PERMUTATIONS, seed: int = 0
 ) -> dict[str, Tensor]:
     """Size of the difference between generated and real images at each pixel, and its p-value, at one level for all.
 
     At each pixel, of the images (structure) and of the images whitened (texture, `linalg.whitening`), the empirical
     characteristic functions of both sides are compared at two frequencies; their squared difference, in units of its
-    variance, is an MMD² by an additive kernel. Its sum over every window of 4, 8 and 16 pixels is standardized over
-    random splits of the pooled samples, and the largest over all windows, sides and views gives one level for the whole
-    map (Westfall and Young): real images in place of generated ones have some pixel with p <= 0.05 in at most 5 % of
-    the evaluations, at any seed, if both sides are exchangeable under the hypothesis, as in `two_sample_test`.
+    variance, is an MMD² by an additive kernel. Its sum over every window of some sides is standardized over random
+    splits of the pooled samples, and the largest over all windows, sides and views gives one level for the whole map
+    (Westfall and Young): real images in place of generated ones have some pixel with p <= 0.05 in at most 5 % of the
+    evaluations, at any seed, if both sides are exchangeable under the hypothesis, as in `two_sample_test`.
 
     What the map shows is the size of the difference: by how many standard deviations under no difference a pixel's
     discrepancy exceeds its mean, both taken from the splits without the observed one, so that it does not saturate;
     the geometric mean over both views and windows of 1 (twice) and 3 pixels. So the peak is where pixels themselves
     differ, and edges around them, which only texture sees, count for less.
 
-    Images with more than 48 pixels a side are seen in at most 48 cells a side, whose characteristic functions are means
-    over their pixels; windows are then of so many cells.
-
     Args:
         fake: images [N, C, H, W]; N at least 8.
         real: images [M, C, H, W]; M need not be N, but is at least 8 too.
+        sides: of the windows, in pixels. Images with more than 48 pixels a side are seen in at most 48 cells a side,
+            whose characteristic functions are means over their pixels; sides then count cells.
         num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
             1 / (B + 1).
         seed: of the splits, which the samples decide too, as in `two_sample_test`.
@@ -75,7 +73,7 @@ def discrepancy_map(
         >>> float(found["p"]), int(found["map"].argmax()) % 8 >= 5
         (0.001, True)
     """
-    check_permutations(num_permutations, seed)
+    check_map_arguments(sides, num_permutations, seed)
     real = check_images("real", real)
     fake = check_images("fake", fake, tuple(real.shape[1:]))
     check_min_samples("fake", fake, MIN_SAMPLES)
@@ -92,11 +90,20 @@ def discrepancy_map(
         deviation = images.std(0).amax(0)
         texture = Whitening.of(images)(images).mul_(deviation > FLOOR * deviation.max())
         views = [cell_discrepancies(view, blocks) for view in (images, texture)]
-    found = {"map": size_of_difference(views), "p_map": smallest_p_values(views)}
+    found = {"map": size_of_difference(views), "p_map": smallest_p_values(views, sides)}
     height, width = real.shape[2:]
     cell = _cell(height, width)
     out = {name: x.repeat_interleave(cell, 0).repeat_interleave(cell, 1)[:height, :width] for name, x in found.items()}
     return out | {"p": out["p_map"].min()}
+
+
+def check_map_arguments(sides: Sequence[int], num_permutations: int, seed: int) -> None:
+    """Refuse arguments that no images could make right."""
+    if isinstance(sides, str) or not isinstance(sides, Sequence) or not sides:
+        raise ValueError(f"Expected `sides` as one or more whole numbers above 0, but got {sides!r}.")
+    for side in sides:
+        check_at_least("sides", side, 1)
+    check_permutations(num_permutations, seed)
 
 
 def cell_discrepancies(images: Tensor, blocks: Blocks) -> Tensor:
@@ -158,14 +165,15 @@ def size_of_difference(views: Sequence[Tensor]) -> Tensor:
     return torch.stack(sizes).clamp_min(0).log1p().mean(0).expm1()
 
 
-def smallest_p_values(views: Sequence[Tensor]) -> Tensor:
+def smallest_p_values(views: Sequence[Tensor], sides: Sequence[int]) -> Tensor:
     """Return of each cell the smallest p-value of the windows that hold it, with one level for all views and windows.
 
     Args:
         views: discrepancies [S, rows, columns] of each view, the observed split first.
+        sides: of the windows, in cells.
     """
     shape = views[0].shape[1:]
-    windows = [(side, standardized(window_sums(view, side))) for side, view in product(SIDES, views)]
+    windows = [(side, standardized(window_sums(view, side))) for side, view in product(sides, views)]
     largest = torch.stack([statistics.flatten(1).amax(1) for _, statistics in windows]).amax(0).sort().values
     out = largest.new_ones(shape)
     for side, statistics in windows:

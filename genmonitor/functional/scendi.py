@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import (
-    check_gram,
     check_min_samples,
+    check_normalized,
     check_pairs,
     check_relative_cutoff,
     check_same_length,
@@ -136,8 +136,8 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
     Raises:
         ValueError: if they are not such matrices or differ in size.
     """
-    outputs = check_gram("gram", gram)
-    prompts = check_gram("prompt_gram", prompt_gram)
+    outputs = check_normalized("gram", gram, diagonal=True)
+    prompts = check_normalized("prompt_gram", prompt_gram, diagonal=True)
     check_same_length("gram", outputs, "prompt_gram", prompts)
     check_min_samples("gram", outputs)
     n, rounding = len(outputs), max(rounding_of(gram), rounding_of(prompt_gram))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_gram, check_min_samples, check_order, check_vectors
+from genmonitor._validation import check_at_least, check_min_samples, check_normalized, check_order, check_vectors
 from genmonitor.functional.discrepancy import GroupKernels
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix, has_features
@@ -85,9 +85,35 @@ def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None 
         >>> vendi_from_gram(torch.eye(3), order=2)
         tensor(3.0000, dtype=torch.float64)
     """
-    matrix = check_gram("gram", gram).double()
+    matrix = check_normalized("gram", gram, diagonal=True).double()
     check_min_samples("gram", matrix)
     return vendi_of_spectrum(matrix / len(matrix), order, truncation, rounding_of(gram))
+
+
+def vendi_from_covariance(
+    covariance: Tensor, *, order: float = 1.0, truncation: int | None = None, rounding: float | None = None
+) -> Tensor:
+    """Vendi score of samples whose features' covariance (1/N) Σ φ φᵀ is at hand, features of norm 1.
+
+    Args:
+        covariance: [P, P], symmetric, of trace 1; float64 where `order` is below 1, as in `vendi_from_gram`.
+        order: as for `vendi_score`.
+        truncation: as for `vendi_score`.
+        rounding: relative precision of the products that went into it; None: that of its dtype.
+
+    Returns:
+        A float64 scalar from 1 to P, as for `vendi_score`.
+
+    Raises:
+        ValueError: if it is no such matrix or an argument is out of its range.
+
+    Example:
+        >>> import torch
+        >>> vendi_from_covariance(torch.eye(2) / 2)
+        tensor(2., dtype=torch.float64)
+    """
+    matrix = check_normalized("covariance", covariance, diagonal=False).double()
+    return vendi_of_spectrum(matrix, order, truncation, rounding_of(covariance) if rounding is None else rounding)
 
 
 def rke_score(
@@ -153,9 +179,7 @@ def _spectral_matrix(x: Tensor, kernel: Kernel, num_features: int | None, seed: 
     return gram_matrix(x, kernel, features) / len(x)
 
 
-def vendi_of_spectrum(
-    matrix: Tensor, order: float = 1.0, truncation: int | None = None, rounding: float | None = None
-) -> Tensor:
+def vendi_of_spectrum(matrix: Tensor, order: float, truncation: int | None, rounding: float | None = None) -> Tensor:
     """Return the score of a covariance, or of K / n; `rounding` is as for `psd_eigenvalues`."""
     eigenvalues = psd_eigenvalues(matrix, rounding)
     if truncation is not None:

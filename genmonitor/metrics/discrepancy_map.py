@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from genmonitor._validation import check_images
-from genmonitor.functional.discrepancy_map import discrepancy_map
-from genmonitor.functional.permutation import LEVEL, NUM_PERMUTATIONS, check_permutations
+from genmonitor.functional.discrepancy_map import SIDES, check_map_arguments, discrepancy_map
+from genmonitor.functional.permutation import LEVEL, NUM_PERMUTATIONS
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 
@@ -20,6 +21,7 @@ class DiscrepancyMap(TwoSidedMetric):
     is that of one.
 
     Args:
+        sides: of the windows that are tested, in pixels, or in cells of images with more than 48 pixels a side.
         num_permutations: random splits that the observed one is compared with, at least 19.
         seed: of the splits.
         reset_real_features: whether `reset` forgets the real side too.
@@ -50,13 +52,15 @@ class DiscrepancyMap(TwoSidedMetric):
 
     def __init__(
         self,
+        sides: Sequence[int] = SIDES,
         num_permutations: int = NUM_PERMUTATIONS,
         seed: int = 0,
         reset_real_features: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(reset_real_features, **kwargs)
-        check_permutations(num_permutations, seed)
+        check_map_arguments(sides, num_permutations, seed)
+        self.sides = tuple(sides)
         self.num_permutations = num_permutations
         self.seed = seed
 
@@ -84,4 +88,4 @@ class DiscrepancyMap(TwoSidedMetric):
         return check_images(name, samples, shape)
 
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
-        return discrepancy_map(fake, real, num_permutations=self.num_permutations, seed=self.seed)
+        return discrepancy_map(fake, real, sides=self.sides, num_permutations=self.num_permutations, seed=self.seed)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -15,8 +14,6 @@ from genmonitor.functional import discrepancy_map
 from genmonitor.functional.discrepancy_map import cell_discrepancies
 from genmonitor.functional.permutation import Blocks
 from genmonitor.linalg import chunking
-
-MODULE = sys.modules["genmonitor.functional.discrepancy_map"]
 
 
 def smooth(n: int, channels: int = 1, height: int = 12, width: int = 14, seed: int = 0) -> torch.Tensor:
@@ -41,22 +38,20 @@ def by_formula(fake, real, blocks, sides, cell=1):
 @pytest.mark.parametrize(
     ("n", "channels", "height", "width"), [(11, 1, 7, 9), (11, 3, 6, 5), (11, 1, 3, 20), (101, 1, 4, 5)]
 )
-def test_twin(n, channels, height, width, monkeypatch):
-    monkeypatch.setattr(MODULE, "SIDES", (2, 4))
+def test_twin(n, channels, height, width):
     fake, real = smooth(n, channels, height, width), smooth(n + 3, channels, height, width, seed=1)
     fake[:, :, :3, :2] += 0.1
     expected = by_formula(fake, real, Blocks.of(fake, real, 39, 3), (2, 4))
-    found = discrepancy_map(fake, real, num_permutations=39, seed=3)
+    found = discrepancy_map(fake, real, sides=(2, 4), num_permutations=39, seed=3)
     np.testing.assert_allclose(found["map"].numpy(), expected["map"], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found["p_map"].numpy(), expected["p_map"], atol=1e-12)
     assert float(found["p"]) == pytest.approx(expected["p_map"].min())
 
 
-def test_cells_of_large_images_average_the_waves(monkeypatch):
-    monkeypatch.setattr(MODULE, "SIDES", (4,))
+def test_cells_of_large_images_average_the_waves():
     fake, real = smooth(8, 1, 6, 130), smooth(9, 1, 6, 130, seed=1)  # cells of 3 pixels, the last ones of one
     expected = by_formula(fake, real, Blocks.of(fake, real, 19), (4,), cell=3)
-    found = discrepancy_map(fake, real, num_permutations=19)
+    found = discrepancy_map(fake, real, sides=(4,), num_permutations=19)
     np.testing.assert_allclose(found["map"].numpy(), expected["map"], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found["p_map"].numpy(), expected["p_map"], atol=1e-12)
 
@@ -92,14 +87,13 @@ def test_sizes_do_not_saturate():
 
 
 @pytest.mark.slow
-def test_level_by_simulation(monkeypatch):
+def test_level_by_simulation():
     """400 evaluations without a difference: 20 rejections expected, standard deviation 4.4, three of them allowed."""
-    monkeypatch.setattr(MODULE, "SIDES", (2, 4))
     generator, rejected = torch.Generator().manual_seed(0), 0
     images = smooth(400, 1, 6, 6)
     for seed in range(400):
         x = images[torch.randperm(400, generator=generator)[:28]]
-        rejected += float(discrepancy_map(x[:12], x[12:], num_permutations=39, seed=seed)["p"]) <= 0.05
+        rejected += float(discrepancy_map(x[:12], x[12:], sides=(2, 4), num_permutations=39, seed=seed)["p"]) <= 0.05
     assert 7 <= rejected <= 33
 
 
@@ -166,13 +160,12 @@ def test_pixels_that_only_a_generator_fills_are_found():
     assert int(found["map"].argmax()) % 14 < 3
 
 
-def test_pixels_that_hardly_vary_have_no_evidence_of_what_is_beside_them(monkeypatch):
-    monkeypatch.setattr(MODULE, "SIDES", (1,))
+def test_pixels_that_hardly_vary_have_no_evidence_of_what_is_beside_them():
     fake, real = two_sides(300)
     for x in (fake, real):
         x[..., :7] = 0.5 + 1e-4 * x[..., :7]
     fake[..., 8:] += 0.1 * torch.randn(300, 1, 12, 6, generator=torch.Generator().manual_seed(5), dtype=fake.dtype)
-    found = discrepancy_map(fake, real, num_permutations=39)
+    found = discrepancy_map(fake, real, sides=(1,), num_permutations=39)
     assert float(found["p_map"][:, 8:].median()) <= 0.05
     assert float(found["p_map"][:, :7].min()) > 0.05
 

@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "two_sample_test_by_class": lambda c: functional.two_sample_test_by_class(
         c(FAKE_IMAGES), c(IMAGES), c(torch.arange(24) % 2), c(torch.arange(40) % 2)
     ),
+    "vendi_from_covariance": lambda c: functional.vendi_from_covariance(c(X.T @ X / X.square().sum())),
     "vendi_from_gram": lambda c: functional.vendi_from_gram(c(GRAM)),
     "vendi_score": lambda c: functional.vendi_score(c(X), kernel=GAUSS, num_features=16),
     "w1kp_by_prompt": lambda c: functional.w1kp_by_prompt(c(X), c(PROMPTS), calibration=functional.calibrate(c(Y))),

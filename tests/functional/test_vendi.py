@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
-from genmonitor.functional import rke_score, vendi_from_gram, vendi_score
-from genmonitor.functional.vendi import vendi_of_spectrum
+from genmonitor.functional import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
 from genmonitor.kernels.covariance import random_features
 from genmonitor.linalg import chunking
 
@@ -55,7 +54,7 @@ def test_entry_points_agree(order):
     phi = torch.from_numpy(twin.unit(x.numpy()))
     expected = float(vendi_score(x, order=order))
     assert float(vendi_from_gram(phi @ phi.T, order=order)) == pytest.approx(expected)
-    assert float(vendi_of_spectrum(phi.T @ phi / 12, order)) == pytest.approx(expected)
+    assert float(vendi_from_covariance(phi.T @ phi / 12, order=order)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -112,7 +111,7 @@ def test_truncation(t):
     phi = torch.from_numpy(twin.unit(x.numpy()))
     assert float(vendi_score(x, truncation=t)) == pytest.approx(expected)
     assert float(vendi_from_gram(phi @ phi.T, truncation=t)) == pytest.approx(expected)
-    assert float(vendi_of_spectrum(phi.T @ phi / 12, truncation=t)) == pytest.approx(expected)
+    assert float(vendi_from_covariance(phi.T @ phi / 12, truncation=t)) == pytest.approx(expected)
     assert expected <= t + 1e-9
 
 
@@ -194,6 +193,7 @@ REFUSALS = {
     "not symmetric": (lambda: vendi_from_gram(torch.eye(2) + torch.tensor([[0, 1], [0, 0]])), "to be symmetric"),
     "not normalized": (lambda: vendi_from_gram(2 * torch.eye(3)), "`gram` with 1 on its diagonal, but it is off by 1."),
     "gram of one": (lambda: vendi_from_gram(torch.eye(1)), "`gram` to hold at least 2 samples, but got 1"),
+    "trace": (lambda: vendi_from_covariance(torch.eye(3)), "`covariance` with trace 1, but it is off by 2"),
     "nan in gram": (lambda: vendi_from_gram(torch.eye(3) / 0), "`gram` to be finite"),
 }
 

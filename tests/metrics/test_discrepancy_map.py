@@ -15,22 +15,22 @@ def sides() -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("batch", [60, 17, 1])
 def test_batches_do_not_matter(batch):
     fake, real = sides()
-    metric = DiscrepancyMap(num_permutations=39, seed=2)
+    metric = DiscrepancyMap(sides=(2, 4), num_permutations=39, seed=2)
     for side, samples in ((True, real), (False, fake)):
         for some in samples.split(batch):
             metric.update(some, real=side)
-    expected = discrepancy_map(fake, real, num_permutations=39, seed=2)
+    expected = discrepancy_map(fake, real, sides=(2, 4), num_permutations=39, seed=2)
     torch.testing.assert_close(metric.compute(), expected, rtol=0, atol=0)
 
 
 def test_arguments_are_passed_on():
     fake, real = sides()
-    metric = DiscrepancyMap(num_permutations=59, seed=5, reset_real_features=False)
+    metric = DiscrepancyMap(sides=[3], num_permutations=59, seed=5, reset_real_features=False)
     metric.update(real, real=True)
     for samples in (fake, fake + 0.1):
         metric.reset()
         metric.update(samples, real=False)
-        expected = discrepancy_map(samples, real, num_permutations=59, seed=5)
+        expected = discrepancy_map(samples, real, sides=(3,), num_permutations=59, seed=5)
         torch.testing.assert_close(metric.compute(), expected, rtol=0, atol=0)
 
 

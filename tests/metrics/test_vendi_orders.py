@@ -12,7 +12,7 @@ from _helpers.slow import slow_but
 from torchmetrics import MetricCollection
 
 from genmonitor import GaussianKernel, RKEScore, VendiScore
-from genmonitor.functional import vendi, vendi_from_gram, vendi_score
+from genmonitor.functional import vendi, vendi_from_covariance, vendi_from_gram, vendi_score
 from genmonitor.kernels.covariance import random_features
 from genmonitor.linalg.spectrum import FLOOR
 
@@ -112,13 +112,13 @@ def test_vendi_does_not_count_what_rounding_made(order):
     for dtype, error in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)):
         assert float(vendi_from_gram((phi @ phi.T).to(dtype), order=order)) == pytest.approx(wanted, rel=error)
     covariance = (phi.T @ phi / 100).float()
-    assert float(vendi.vendi_of_spectrum(covariance, order)) == pytest.approx(wanted, rel=1e-6)
+    assert float(vendi_from_covariance(covariance, order=order)) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("above", [0.5, 2.0])
 def test_the_floor(above):
     """An eigenvalue counts if it is above 1e-12 of the norm."""
     covariance = torch.diag(torch.tensor([1.0, above * FLOOR]).double())
-    assert float(vendi.vendi_of_spectrum(covariance, 0.05)) == pytest.approx(
+    assert float(vendi_from_covariance(covariance, order=0.05)) == pytest.approx(
         (1 + (above * FLOOR) ** 0.05) ** (1 / 0.95) if above > 1 else 1, rel=1e-9
     )

@@ -15,7 +15,7 @@ from genmonitor.distributed import Collective
 from genmonitor.evaluation.findings import differs
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
 from genmonitor.functional.scendi import scendi_from_covariances
-from genmonitor.functional.vendi import rke_from_covariance, vendi_from_gram, vendi_of_spectrum
+from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram
 from genmonitor.images.sampler import Samples
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
@@ -193,7 +193,7 @@ class DiversityMetric(ScendiScore):
         """Return the dictionary of ScendiScore, `vendi`, `rke`, and the covariances `outputs` and `prompts`."""
         joint = self._joint()
         return scendi_from_covariances(joint, rcond=self.rcond) | {
-            "vendi": vendi_of_spectrum(joint.outputs),
+            "vendi": vendi_from_covariance(joint.outputs),
             "rke": rke_from_covariance(joint.outputs),
             "outputs": joint.outputs,
             "prompts": joint.prompts,
