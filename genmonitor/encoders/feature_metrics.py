@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torchmetrics import Metric
 
+from genmonitor._io import atomic_write
 from genmonitor._validation import check_at_least, check_bool, check_one_of
 from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
 from genmonitor.functional.kernel_means import KernelMeans
@@ -112,6 +116,59 @@ class FeatureMetrics(Metric):
             value = metric.compute()
             out |= value if isinstance(value, dict) else {name: value[0] if name == "kid" else value}
         return out
+
+    def save_reference(self, path: str | Path) -> None:
+        """Save mean and covariance of the real features as .npz: `mu` [d] and `sigma` [d, d], as EDM publishes them.
+
+        Raises:
+            ValueError: if FID is not among the metrics, or there are fewer than 2 real images.
+        """
+        fid = self._fid()
+        n = int(fid.real_features_num_samples)
+        if n < 2:
+            raise ValueError(f"Expected at least 2 real images to save statistics of, but got {n}. Call `update`.")
+        mean = fid.real_features_sum / n
+        covariance = (fid.real_features_cov_sum - n * torch.outer(mean, mean)) / (n - 1)
+        content = io.BytesIO()
+        np.savez(content, mu=mean.cpu().numpy(), sigma=covariance.cpu().numpy())
+        atomic_write(Path(path), content.getvalue())
+
+    def load_reference(self, path: str | Path) -> None:
+        """Take mean and covariance of the real features from .npz in place of real images, such as published ones.
+
+        The file holds `mu` [d] and `sigma` [d, d], as `save_reference` writes and EDM publishes them. Under
+        torch.distributed every process loads it.
+
+        Raises:
+            ValueError: if a metric other than FID needs real images, or the file holds other arrays.
+        """
+        fid, path = self._fid(), Path(path)
+        if others := [name for name in self._parts if name not in ("fid", "vendi")]:
+            raise ValueError(
+                f"Expected FID alone for statistics in place of real images, but got {', '.join(others)} too, which "
+                "need the images. Use a FeatureMetrics of their own for these."
+            )
+        with np.load(path, allow_pickle=False) as saved:
+            arrays = {name: torch.from_numpy(saved[name]).double() for name in ("mu", "sigma") if name in saved}
+        d = len(fid.real_features_sum)
+        shapes = {name: tuple(x.shape) for name, x in arrays.items()}
+        if shapes != {"mu": (d,), "sigma": (d, d)} or not all(bool(x.isfinite().all()) for x in arrays.values()):
+            raise ValueError(
+                f"Expected `path` to hold finite arrays mu [{d}] and sigma [{d}, {d}] for this encoder, but "
+                f"{path} has {shapes or 'neither'}. Take statistics of the same encoder."
+            )
+        mean, covariance = (arrays[name].to(fid.real_features_sum) for name in ("mu", "sigma"))
+        # so many that the sums of several processes have the same covariance to nine digits
+        n = 2**30
+        fid.real_features_sum = n * mean
+        fid.real_features_cov_sum = (n - 1) * covariance + n * torch.outer(mean, mean)
+        fid.real_features_num_samples = torch.full_like(fid.real_features_num_samples, n)
+
+    def _fid(self) -> Any:
+        """Return the FID among the metrics."""
+        if "fid" not in self._parts:
+            raise ValueError(f'Expected "fid" among the metrics for statistics, but got {", ".join(self._parts)}.')
+        return self._parts["fid"]
 
     def reset(self) -> None:
         """Forget the generated side, and the real one too if `reset_real_features` is set."""

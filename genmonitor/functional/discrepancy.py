@@ -113,6 +113,7 @@ class GroupKernels:
         reference: Sequence[Tensor],
         partition: PixelPartition | None,
         view: SampleView | None = None,
+        multipliers: Sequence[float] = MULTIPLIERS,
     ) -> GroupKernels:
         """Take each group's gammas from the mean squared distance of its reference samples.
 
@@ -122,6 +123,7 @@ class GroupKernels:
             reference: samples [N, ...] of one set or more, taken together.
             partition: the regions of images.
             view: what is compared; None for values as they are.
+            multipliers: gammas in units of one over a group's mean squared distance.
         """
         view = view or Structure.of(reference[0], partition)
         names = group_names(partition)
@@ -133,7 +135,7 @@ class GroupKernels:
             )
         known = torch.where(scales > 0, scales, scales[0]).cpu()
         unit = torch.where(known > 0, 1 / known, 0)
-        return cls(names, view, unit, MULTIPLIERS, GaussianKernel(), scales=scales.cpu())
+        return cls(names, view, unit, tuple(sorted(multipliers)), GaussianKernel(), scales=scales.cpu())
 
     @classmethod
     def single(
@@ -320,17 +322,21 @@ class GroupKernels:
             yield *kernel.prepared(near[0], near[-1]), kernel.distances
 
 
-def view_kernels(reference: Sequence[Tensor], partition: PixelPartition | None) -> dict[View, GroupKernels]:
+def view_kernels(
+    reference: Sequence[Tensor], partition: PixelPartition | None, multipliers: Sequence[float] = MULTIPLIERS
+) -> dict[View, GroupKernels]:
     """Fix both views of images, or the structure of features, by reference samples.
 
     Args:
         reference: images [N, C, H, W] or features [N, D] of one set or more, taken together.
         partition: the regions of images.
+        multipliers: gammas in units of one over a group's mean squared distance.
     """
-    out: dict[View, GroupKernels] = {"structure": GroupKernels.gaussian(reference, partition)}
+    structure = GroupKernels.gaussian(reference, partition, multipliers=multipliers)
+    out: dict[View, GroupKernels] = {"structure": structure}
     if reference[0].ndim == 4:
         texture = Texture.of(Whitening.of(*reference), partition)
-        out["texture"] = GroupKernels.gaussian(reference, partition, texture)
+        out["texture"] = GroupKernels.gaussian(reference, partition, texture, multipliers)
     return out
 
 

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from genmonitor.functional.discrepancy import split_statistics, view_kernels
+from genmonitor._validation import check_positive
+from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View, split_statistics, view_kernels
 from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.permutation import (
     MIN_SAMPLES,
@@ -25,16 +27,18 @@ def two_sample_test(
     real: Tensor,
     *,
     partition: PixelPartition | None = None,
+    gammas: Sequence[float] = MULTIPLIERS,
+    views: Sequence[View] = VIEWS,
     num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> Tensor | dict[str, Tensor]:
     """p-value of the hypothesis that both sides come from one distribution, by permuting which side a sample is on.
 
-    The statistic is the squared maximum mean discrepancy by Gaussian kernels of four gammas in two views of the images,
-    each standardized over the permutations; the largest of them counts (Schrab et al.). Pixels show structure: where
-    things are and how bright. Whitened images show texture, such as blur and noise, which distances of pixels hardly
-    see; features have the structure alone. Every region has gammas of its own, 0.5, 2, 8 and 32 over its mean squared
-    distance in the pool of both sides, and a texture that no pixel outside it changes.
+    The statistic is the squared maximum mean discrepancy by Gaussian kernels of several gammas in two views of the
+    images, each standardized over the permutations; the largest of them counts (Schrab et al.). Pixels show structure:
+    where things are and how bright. Whitened images show texture, such as blur and noise, which distances of pixels
+    hardly see. Every region has gammas of its own, multiples of one over its mean squared distance in the pool of both
+    sides, and a texture that no pixel outside it changes.
 
     The regions share one level: a region's p-value counts the permutations in which *any* region lies as far out
     (Westfall and Young). Real images in place of generated ones then have some region with p <= 0.05 in at most 5 % of
@@ -46,6 +50,10 @@ def two_sample_test(
         fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
         real: images [M, C, H, W] or features [M, D]; M need not be N, but is at least 8 too.
         partition: which cluster each pixel belongs to.
+        gammas: positive, in units of one over a region's mean squared distance: its kernels are exp(-g ‖x - y‖² / mean
+            ‖x - y‖²).
+        views: of images, one or both: "structure" is the pixels as they are, "texture" the images whitened, so that
+            every spatial frequency varies alike in the pool. Features have the structure alone.
         num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
             1 / (B + 1), and its standard deviation over the seeds is at most 1 / (2 √B).
         seed: of the splits, which the samples decide too: other samples are split in other ways, the same ones in the
@@ -69,17 +77,24 @@ def two_sample_test(
         >>> two_sample_test(real + 0.02, real), two_sample_test(real + 0.5, real)
         (tensor(0.9940, dtype=torch.float64), tensor(0.0010, dtype=torch.float64))
     """
-    check_permutations(num_permutations, seed)
+    check_test_arguments(gammas, num_permutations, seed, views)
     real, fake = check_sides({"real": real, "fake": fake}, partition, MIN_SAMPLES)
     blocks = Blocks.of(fake, real, num_permutations, seed)
-    statistics = pooled_statistics(fake, real, blocks, partition)
+    statistics = pooled_statistics(fake, real, blocks, partition, gammas, views)
     image = familywise_p_values(statistics[:1])[0]
     if partition is None:
         return image
     return {"image": image} | dict(zip(partition.regions(), familywise_p_values(statistics[1:]), strict=True))
 
 
-def pooled_statistics(fake: Tensor, real: Tensor, blocks: Blocks, partition: PixelPartition | None) -> Tensor:
+def pooled_statistics(
+    fake: Tensor,
+    real: Tensor,
+    blocks: Blocks,
+    partition: PixelPartition | None,
+    gammas: Sequence[float] = MULTIPLIERS,
+    views: Sequence[View] = VIEWS,
+) -> Tensor:
     """Return how far apart each split's sides are, in views and by gammas that the pool of both sides gives.
 
     Args:
@@ -87,6 +102,8 @@ def pooled_statistics(fake: Tensor, real: Tensor, blocks: Blocks, partition: Pix
         real: of the same dtype.
         blocks: their blocks and the splits of these.
         partition: as for `two_sample_test`.
+        gammas: as for `two_sample_test`.
+        views: as for `two_sample_test`.
 
     Returns:
         float64 [1 + regions, splits], the whole first: the largest standardized discrepancy over gammas and views; -inf
@@ -94,11 +111,24 @@ def pooled_statistics(fake: Tensor, real: Tensor, blocks: Blocks, partition: Pix
     """
     pool = blocks.take(fake, real)
     fake, real = pool.split([count * blocks.size for count in blocks.counts])
-    views, sizes = view_kernels((fake, real), partition), (blocks.size, blocks.size)
+    kernels, sizes = view_kernels((fake, real), partition, gammas), (blocks.size, blocks.size)
     statistics = []
-    for kernels in views.values():
-        within_fake, across = kernels.both(fake, real, sizes)
-        statistics.append(split_statistics(within_fake, across, kernels.sums(real, sizes=sizes), blocks))
-    scales = views["structure"].scales
+    for view in kernels if len(kernels) == 1 else views:
+        within_fake, across = kernels[view].both(fake, real, sizes)
+        statistics.append(split_statistics(within_fake, across, kernels[view].sums(real, sizes=sizes), blocks))
+    scales = kernels["structure"].scales
     assert scales is not None  # as they are of kernels that were not given
     return torch.stack(statistics).amax(0).masked_fill((scales == 0)[:, None], -math.inf)
+
+
+def check_test_arguments(
+    gammas: Sequence[float], num_permutations: int, seed: int, views: Sequence[View] = VIEWS
+) -> None:
+    """Refuse arguments that no samples could make right."""
+    if isinstance(views, str) or not isinstance(views, Sequence) or not views or not set(views) <= set(VIEWS):
+        raise ValueError(f"Expected `views` as one or more of {', '.join(map(repr, VIEWS))}, but got {views!r}.")
+    if isinstance(gammas, str) or not isinstance(gammas, Sequence) or not len(gammas):
+        raise ValueError(f"Expected `gammas` as one or more numbers above 0, but got {gammas!r}.")
+    for value in gammas:
+        check_positive("gammas", value)
+    check_permutations(num_permutations, seed)

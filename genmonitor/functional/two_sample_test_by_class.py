@@ -4,20 +4,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_integers, check_same_length
+from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View
 from genmonitor.functional.kernel_means import check_sides
-from genmonitor.functional.permutation import (
-    MIN_SAMPLES,
-    NUM_PERMUTATIONS,
-    Blocks,
-    check_permutations,
-    familywise_p_values,
-)
-from genmonitor.functional.two_sample_test import pooled_statistics
+from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS, Blocks, familywise_p_values
+from genmonitor.functional.two_sample_test import check_test_arguments, pooled_statistics
 
 
 def two_sample_test_by_class(
@@ -26,6 +22,8 @@ def two_sample_test_by_class(
     fake_labels: Tensor,
     real_labels: Tensor,
     *,
+    gammas: Sequence[float] = MULTIPLIERS,
+    views: Sequence[View] = VIEWS,
     num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> dict[int, Tensor]:
@@ -41,6 +39,8 @@ def two_sample_test_by_class(
         real: images [M, C, H, W] or features [M, D].
         fake_labels: the class of each, integers [N].
         real_labels: the class of each, integers [M].
+        gammas: as for `two_sample_test`.
+        views: as for `two_sample_test`.
         num_permutations: as for `two_sample_test`.
         seed: as for `two_sample_test`.
 
@@ -63,7 +63,7 @@ def two_sample_test_by_class(
         >>> {label: float(p) for label, p in found.items()}
         {0: 1.0, 1: 0.001}
     """
-    check_permutations(num_permutations, seed)
+    check_test_arguments(gammas, num_permutations, seed, views)
     real, fake = check_sides({"real": real, "fake": fake}, None, MIN_SAMPLES)
     fake_labels = check_integers("fake_labels", fake_labels)
     real_labels = check_integers("real_labels", real_labels)
@@ -79,7 +79,7 @@ def two_sample_test_by_class(
     for label in classes:
         of_fake, of_real = fake[(fake_labels == label).to(fake.device)], real[(real_labels == label).to(real.device)]
         blocks = Blocks.of(of_fake, of_real, num_permutations, seed)
-        rows.append(pooled_statistics(of_fake, of_real, blocks, None)[0])
+        rows.append(pooled_statistics(of_fake, of_real, blocks, None, gammas, views)[0])
     return dict(zip(classes, familywise_p_values(torch.stack(rows)), strict=True))
 
 

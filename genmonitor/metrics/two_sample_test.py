@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
+from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View
 from genmonitor.functional.kernel_means import check_estimator
-from genmonitor.functional.permutation import NUM_PERMUTATIONS, check_permutations
-from genmonitor.functional.two_sample_test import two_sample_test
+from genmonitor.functional.permutation import NUM_PERMUTATIONS
+from genmonitor.functional.two_sample_test import check_test_arguments, two_sample_test
 from genmonitor.metrics._real_fake import TwoSidedMetric
 from genmonitor.partition import PixelPartition
 
@@ -22,6 +24,8 @@ class TwoSampleTest(TwoSidedMetric):
 
     Args:
         partition: None for the whole sample alone, the only choice for features [N, D].
+        gammas: of the kernels, in units of one over a region's mean squared distance in the pool of both sides.
+        views: of images, one or both: "structure" and "texture"; features have the structure alone.
         num_permutations: random splits that the observed one is compared with, at least 19.
         seed: of the splits.
         reset_real_features: whether `reset` forgets the real side too.
@@ -54,18 +58,29 @@ class TwoSampleTest(TwoSidedMetric):
     def __init__(
         self,
         partition: PixelPartition | None = None,
+        gammas: Sequence[float] = MULTIPLIERS,
+        views: Sequence[View] = VIEWS,
         num_permutations: int = NUM_PERMUTATIONS,
         seed: int = 0,
         reset_real_features: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(reset_real_features, **kwargs)
-        check_permutations(num_permutations, seed)
+        check_test_arguments(gammas, num_permutations, seed, views)
         check_estimator(None, partition, None)
         self.partition = partition
+        self.gammas = tuple(gammas)
+        self.views = tuple(views)
         self.num_permutations = num_permutations
         self.seed = seed
 
     def _compared(self, fake: Tensor, real: Tensor) -> Tensor | dict[str, Tensor]:
-        options = {"num_permutations": self.num_permutations, "seed": self.seed}
-        return two_sample_test(fake, real, partition=self.partition, **options)
+        return two_sample_test(
+            fake,
+            real,
+            partition=self.partition,
+            gammas=self.gammas,
+            views=self.views,
+            num_permutations=self.num_permutations,
+            seed=self.seed,
+        )

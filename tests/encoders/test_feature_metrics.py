@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import numpy as np
 import pytest
 import torch
 from _helpers.pretrained import save_dinov2
@@ -196,3 +197,45 @@ def test_check_neighbors_refuses_too_few_on_either_side(real, generated):
 
 def test_check_neighbors_lets_six_pass():
     assert check_neighbors(6, 6) is None
+
+
+def test_saved_statistics_take_the_place_of_real_images(tmp_path):
+    encoder = Counting()
+    expected = fed(FeatureMetrics(encoder, ["fid"]))
+    expected.save_reference(tmp_path / "real.npz")
+    features = encoder(REAL).detach().double().numpy()
+    with np.load(tmp_path / "real.npz") as saved:
+        assert sorted(saved) == ["mu", "sigma"]
+        np.testing.assert_allclose(saved["mu"], features.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(saved["sigma"], np.cov(features.T), rtol=0, atol=1e-6)
+    metric = FeatureMetrics(encoder, ["fid", "vendi"])
+    metric.load_reference(tmp_path / "real.npz")
+    for _ in range(2):
+        for batch in FAKE.split(50):
+            metric.update(batch, real=False)
+        assert float(metric.compute()["fid"]) == pytest.approx(float(expected.compute()["fid"]), rel=1e-4)
+        metric.reset()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "arrays", "message"),
+    [
+        (["kid"], {}, '"fid" among the metrics for statistics, but got kid'),
+        (["fid", "prdc"], {}, "FID alone .* but got prdc too"),
+        (["fid"], {"mu": np.zeros(6)}, r"mu \[6\] and sigma \[6, 6\] .* has \{'mu': \(6,\)\}"),
+        (["fid"], {"mu": np.zeros(5), "sigma": np.eye(5)}, "Take statistics of the same encoder"),
+        (["fid"], {"mu": np.full(6, np.nan), "sigma": np.eye(6)}, "finite arrays"),
+        (["fid"], {"other": np.zeros(6)}, "has neither"),
+    ],
+)
+def test_statistics_that_do_not_fit_are_refused(tmp_path, metrics, arrays, message):
+    np.savez(tmp_path / "real.npz", **arrays)
+    metric = FeatureMetrics(Counting(), metrics)
+    with pytest.raises(ValueError, match=message):
+        metric.load_reference(tmp_path / "real.npz")
+
+
+def test_statistics_of_no_images_are_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="at least 2 real images to save statistics of, but got 0"):
+        FeatureMetrics(Counting(), ["fid"]).save_reference(tmp_path / "real.npz")
+    assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ from sklearn.datasets import load_sample_images
 
 from genmonitor import PixelPartition
 from genmonitor.functional import two_sample_test
+from genmonitor.functional.discrepancy import VIEWS
 from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks
 from genmonitor.functional.two_sample_test import pooled_statistics
 from genmonitor.linalg import chunking
@@ -27,32 +28,36 @@ def columns(partition: PixelPartition, channels: int) -> list[torch.Tensor]:
     return [partition.columns(label, channels) for label in partition.regions().values()]
 
 
-def expected_statistics(fake, real, blocks):
+def expected_statistics(fake, real, blocks, views):
     """From the formula: the splits of the blocks as splits of their samples."""
     pool = blocks.take(fake, real).numpy()
     splits = blocks.splits.numpy().repeat(blocks.size, 1)
     channels = pool.shape[1]
-    structure = ref.split_statistics(
-        pool.reshape(len(pool), -1), splits, [x.numpy() for x in columns(THIRDS, channels)], WIDTHS
-    )
-    return np.maximum(structure, ref.texture_statistics(pool, splits, THIRDS.labels.numpy(), WIDTHS))
+    found = {
+        "structure": lambda: ref.split_statistics(
+            pool.reshape(len(pool), -1), splits, [x.numpy() for x in columns(THIRDS, channels)], WIDTHS
+        ),
+        "texture": lambda: ref.texture_statistics(pool, splits, THIRDS.labels.numpy(), WIDTHS),
+    }
+    return np.max([found[view]() for view in views], 0)
 
 
+@pytest.mark.parametrize("views", [("structure",), ("texture",), VIEWS])
 @pytest.mark.parametrize(
     ("n", "m", "channels", "budget"),
     [(12, 15, 1, chunking.MEMORY_BUDGET), (12, 15, 1, 2000), (103, 120, 1, chunking.MEMORY_BUDGET)],
 )
-def test_twin(n, m, channels, budget, monkeypatch):
+def test_twin(n, m, channels, budget, views, monkeypatch):
     fake, real = draw(n, channels, 2, 6).cumsum(3), draw(m, channels, 2, 6, seed=1).cumsum(3)
     blocks = Blocks.of(fake, real, 39, seed=3)
-    expected = expected_statistics(fake, real, blocks)
+    expected = expected_statistics(fake, real, blocks, views)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
-    found = pooled_statistics(fake, real, blocks, THIRDS)
+    found = pooled_statistics(fake, real, blocks, THIRDS, views=views)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
-    p = two_sample_test(fake, real, partition=THIRDS, num_permutations=39, seed=3)
+    p = two_sample_test(fake, real, partition=THIRDS, num_permutations=39, seed=3, views=views)
     assert float(p["image"]) == pytest.approx(ref.familywise_p_values(expected[:1])[0])
     assert [float(p[f"cluster_{c}"]) for c in (1, 2, 3)] == pytest.approx(ref.familywise_p_values(expected[1:]))
-    in_float32 = pooled_statistics(fake.float(), real.float(), blocks, THIRDS)
+    in_float32 = pooled_statistics(fake.float(), real.float(), blocks, THIRDS, views=views)
     np.testing.assert_allclose(in_float32.numpy(), expected, atol=5e-3)
 
 
@@ -66,9 +71,9 @@ def test_texture_finds_what_pixels_hide(fault):
         "noise of 0.02": fake + 0.02 * draw(300, 1, 16, 16).float(),
         "checkerboard of 0.02": fake + 0.04 * board,
     }[fault]
-    assert float(two_sample_test(fake, real)) == LEAST
+    assert float(two_sample_test(fake, real)) == float(two_sample_test(fake, real, views=["texture"])) == LEAST
     if fault != "checkerboard of 0.02":
-        assert float(two_sample_test(fake.flatten(1), real.flatten(1))) > 0.1
+        assert float(two_sample_test(fake, real, views=["structure"])) > 0.1
 
 
 def photographs() -> torch.Tensor:

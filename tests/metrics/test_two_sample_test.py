@@ -26,12 +26,12 @@ def test_batches_do_not_matter(batch):
 
 def test_arguments_are_passed_on():
     fake, real = sides()
-    metric = TwoSampleTest(num_permutations=59, seed=5, reset_real_features=False)
+    metric = TwoSampleTest(gammas=[1, 4], num_permutations=59, seed=5, reset_real_features=False)
     metric.update(real, real=True)
     for samples in (fake, fake + 0.1):
         metric.reset()
         metric.update(samples, real=False)
-        expected = two_sample_test(samples, real, num_permutations=59, seed=5)
+        expected = two_sample_test(samples, real, gammas=(1, 4), num_permutations=59, seed=5)
         assert metric.compute() == expected
 
 

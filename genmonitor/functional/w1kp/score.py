@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -207,14 +208,16 @@ def variability_p_value(
     return (1 + sum(bool(found >= observed) for found in drawn)) / (1 + num_permutations)
 
 
-def similarity_level(value: float) -> str:
+def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
     """Name a similarity as people would: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
 
     Args:
         value: a similarity.
+        cutoffs: where low, medium and high begin, such as those fitted to judgments of an embedding of your own.
 
     Raises:
         TypeError: if the value is no number.
+        ValueError: if the cut-offs are not three numbers that never fall.
 
     Example:
         >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]
@@ -222,7 +225,9 @@ def similarity_level(value: float) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"Expected `value` to be a number, such as float(scores['w1kp']), but got {value!r}.")
-    return LEVELS[bisect_right(CUTOFFS, value)]
+    if len(cutoffs) != len(CUTOFFS) or sorted(cutoffs) != list(cutoffs):
+        raise ValueError(f"Expected `cutoffs` to be three rising numbers, such as {CUTOFFS}, but got {cutoffs!r}.")
+    return LEVELS[bisect_right(cutoffs, value)]
 
 
 def check_names(index: Tensor, count: int) -> None:
