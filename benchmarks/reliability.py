@@ -85,8 +85,9 @@ ROWS = {
         ("**/test_isolation.py", "**/test_training_untouched.py"),
         keyword="comes_back or come_back or came_back or outlive or writes or cannot_be_copied or stays or a_file",
     ),
-    "metrics and encoders that work in place": Row(
-        ("evaluation/test_extra_metrics.py", "encoders/test_frozen.py"), keyword="in_place"
+    "functions that work in place or reuse their memory": Row(
+        ("evaluation/test_extra_metrics.py", "encoders/test_frozen.py", "**/test_reused_memory.py"),
+        keyword="in_place or same_memory",
     ),
     "nothing to validate on": Row(("callbacks/test_base.py",), keyword="nothing_to_validate_on"),
     "terminals that take nothing, warnings as errors": Row(

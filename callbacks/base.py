@@ -33,6 +33,7 @@ from genmonitor.callbacks.integration.compat import (
     log_value,
     logged_state,
     logged_step,
+    trainer_states,
 )
 from genmonitor.callbacks.integration.data import all_loaders, batch_size, reference_images, validates
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights, note_other_averages
@@ -308,15 +309,15 @@ class GenerativeMonitor(Monitor, Callback):
     def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
         """Have the training left alone inside the block, with its data, and report what had to be put back."""
         average = averaged_model(find_weight_averaging(trainer))
-        settings: dict[str, Any] = {
-            f"the Trainer's {name}": (partial(getattr, trainer, name), partial(setattr, trainer, name))
-            for name in ("accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm")
+        others: dict[str, Any] = {
+            type(x).__name__: x for x in (*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks)
         }
+        others |= {f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)}
         trained = Trained(
             pl_module,
             optimizers=trainer.optimizers,
-            others={f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)},
-            states={"logged values": logged_state(trainer)} | settings,
+            others=others,
+            states={"logged values": logged_state(trainer)} | trainer_states(trainer),
             averaged=None if average is None else average.module,
             way_back=partial(_way_back, trainer),
         )

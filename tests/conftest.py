@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import torch
 from _helpers.processes import in_two_processes
 from packaging.version import Version
 
+from genmonitor.linalg import chunking
+
 THREADS = os.environ.get("GENMONITOR_TEST_THREADS", "1")
 """One: tiny problems are slower on several, and several tests at once would wait for each other's threads. With more,
 `make test-numerics` finds what depends on the order of a sum."""
 
 os.environ["OMP_NUM_THREADS"] = THREADS  # of the processes that tests start too
+chunking.PROCESSOR_TIMES = Path("nowhere")  # so the threads do not depend on what else the machine does
 
 if Version(version("lightning")) < Version("2.6"):  # which the extra `examples` asks for
     collect_ignore_glob = ["examples/*", "integration/test_sweep.py"]

@@ -145,4 +145,5 @@ def reuse_run(run: Path, monitors: Sequence[GenerativeMonitor]) -> None:
         path = run / f"{monitor.prefix}_run.json"
         manifest = MonitorRun.read(path).manifest if path.is_file() else {}
         if manifest.get("settings") == json.loads(json.dumps(monitor.evaluator.settings.to_manifest())):
+            monitor.evaluator.processors = manifest.get("processors")
             monitor.evaluator.reuse(manifest, run)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from types import NoneType
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -25,6 +27,7 @@ __all__ = [
     "logged_state",
     "logged_step",
     "progress_in",
+    "trainer_states",
     "training_dataloaders",
     "validation_dataloaders",
     "weight_averagings",
@@ -78,6 +81,23 @@ def logged_state(trainer: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]
             now.update(items)
 
     return read, put_back
+
+
+def trainer_states(trainer: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """Return what reads and sets each setting of a Trainer, such as `max_epochs`, and how far it is.
+
+    Not `should_stop`: a signal's handler may set it at any moment.
+    """
+    loop = trainer.fit_loop
+    states: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+        f"the Trainer's {name}": (partial(getattr, owner, name), partial(setattr, owner, name))
+        for owner in (trainer, loop, loop.epoch_loop)
+        for name, value in vars(owner).items()
+        if name[0] != "_" and name != "should_stop" and isinstance(value, (int, float, str, NoneType))
+    }
+    for name, part in _counters(loop).items():
+        states[f"the Trainer's {name.rpartition('.')[2]}"] = part.state_dict, part.load_state_dict
+    return states
 
 
 def batches_seen(trainer: Any) -> tuple[int, int]:
@@ -143,13 +163,7 @@ def at_progress(trainer: Any, loops: Mapping[str, Any]) -> Iterator[TrainingProg
     to go on from there.
     """
     loop = trainer.fit_loop
-    optimization = loop.epoch_loop.automatic_optimization, loop.epoch_loop.manual_optimization
-    parts = {
-        "epoch_progress": loop.epoch_progress,
-        "epoch_loop.batch_progress": loop.epoch_loop.batch_progress,
-        "epoch_loop.automatic_optimization.optim_progress": optimization[0].optim_progress,
-        "epoch_loop.manual_optimization.optim_step_progress": optimization[1].optim_step_progress,
-    }
+    parts = _counters(loop)
     before, stepped = {name: part.state_dict() for name, part in parts.items()}, loop.epoch_loop._batches_that_stepped
     progress = progress_in(loops)
     for name, part in parts.items():
@@ -162,6 +176,17 @@ def at_progress(trainer: Any, loops: Mapping[str, Any]) -> Iterator[TrainingProg
         for name, part in parts.items():
             part.load_state_dict(before[name])
         loop.epoch_loop._batches_that_stepped = stepped
+
+
+def _counters(loop: Any) -> dict[str, Any]:
+    """Return what counts epochs, batches and steps in a fit loop, by its key in a checkpoint."""
+    batches = loop.epoch_loop
+    return {
+        "epoch_progress": loop.epoch_progress,
+        "epoch_loop.batch_progress": batches.batch_progress,
+        "epoch_loop.automatic_optimization.optim_progress": batches.automatic_optimization.optim_progress,
+        "epoch_loop.manual_optimization.optim_step_progress": batches.manual_optimization.optim_step_progress,
+    }
 
 
 def training_dataloaders(trainer: Any) -> Any:

@@ -117,7 +117,8 @@ def _measure(
     evaluator, comm = _evaluator(args, sets, prompts), current_processes()
     samples = as_samples(sets[0], default_device())
     others = as_samples(sets[1], default_device(), first=len(sets[0]))
-    evaluator.fit(ImageSet(others.images.cpu()), samples.images[:PROBE], comm, progress)
+    with evaluator.threads():
+        evaluator.fit(ImageSet(others.images.cpu()), samples.images[:PROBE], comm, progress)
     evaluator.take_first_samples(others.of_rank(comm), comm)
     found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
     first, second = _titles(sets)

@@ -116,7 +116,8 @@ def _measure(
     reference = ImageSet(as_samples(real[0], default_device()).images.cpu() if real else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        evaluator.fit(reference, samples.images[:PROBE], comm, progress)
+        with evaluator.threads():
+            evaluator.fit(reference, samples.images[:PROBE], comm, progress)
         found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
     errors = evaluator.standard_errors(samples, comm, progress)
     of_errors = [ValueSpec(key, detail=True, error_of=key.removesuffix("_error")) for key in errors]

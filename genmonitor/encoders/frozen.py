@@ -71,7 +71,8 @@ class SiteEncoder:
             return images
         isolated = isinstance(self.encoder, nn.Module)
         with preserve_training_state(self.encoder) if isolated else nullcontext():  # type: ignore[arg-type]
-            return torch.cat([self.encoder(batch.clone()).float() for batch in images.split(self.batch_size)])
+            batches = images.split(self.batch_size)
+            return torch.cat([self.encoder(batch.clone()).float().clone() for batch in batches])
 
 
 class FrozenEncoder:
@@ -126,7 +127,7 @@ class FrozenEncoder:
                 raise ValueError(
                     f"Expected `{self.name}` to return one row per sample, but got {len(features)} for {len(part)}."
                 )
-            parts.append(features)
+            parts.append(features.clone())  # a compiled one writes the next features into the same memory
         return torch.cat(parts)
 
 

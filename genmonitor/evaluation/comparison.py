@@ -299,7 +299,8 @@ def compare(
     # the same of two sets of one size, which may be paired
     chosen = {name: images.subset(_choose(len(images), evaluator.n_samples, of.seed)) for name, images in sets.items()}
     probe = chosen["fake"].first(PROBE).to(device)
-    report = evaluator.fit(ImageSet(real, name="the set of real images"), probe, comm, progress)
+    with evaluator.threads():
+        report = evaluator.fit(ImageSet(real, name="the set of real images"), probe, comm, progress)
     if train is not None and comm.rank == 0:  # which looks for them
         evaluator.look_for_copies_of(train)
     evaluator.of_classes = by_class.smallest_p(classes)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,14 +24,12 @@ from genmonitor.evaluation.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
-from genmonitor.linalg.chunking import processors
+from genmonitor.linalg.chunking import free_processors
 from genmonitor.training_state.rng import preserve_rng, seed_everything
 from genmonitor.training_state.snapshot import Snapshot
 
 PROBE = 16
 """Generated images that tell shape and value range, and whether encoders and metrics take them."""
-SMALL = 1e9
-"""Multiplications of two numbers in the largest product of matrices below which one thread computes: 30 ms of it."""
 _T = TypeVar("_T")
 
 
@@ -59,16 +57,10 @@ class SettingsChangedError(ValueError):
 
 
 @contextmanager
-def threads_for(multiplications: float) -> Iterator[None]:
-    """Compute on one thread inside the block where products are small, else on no more than there are processors.
-
-    The last digits of a sum depend on the threads, so these do not depend on what else a machine does at the moment.
-
-    Args:
-        multiplications: of two numbers, in the largest product of matrices.
-    """
+def at_most_threads(count: int | None) -> Iterator[None]:
+    """Compute on no more than `count` threads inside the block; None for as many as before."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if multiplications < SMALL else min(before, processors()))
+    torch.set_num_threads(before if count is None else min(before, count))
     try:
         yield
     finally:
@@ -113,6 +105,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
     """Which prompt it takes each sample for; None where that does not matter."""
     best_key: str | None = None
     """Key of the value whose lowest is that of the best evaluation; None where it has no order of preference."""
+    processors: int | None = None
+    """Number of processors to compute on, found at the first use and kept: the last digits of a sum depend on it."""
 
     def __init__(self, n_samples: int, prefix: str, settings: Settings | None = None, **objects: Any) -> None:
         self.n_samples = n_samples
@@ -182,6 +176,15 @@ class Evaluator(ABC, Generic[EvaluationT]):
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
 
+    def threads(self) -> AbstractContextManager[None]:
+        """Return a block that computes on no more threads than there were free processors at the first use.
+
+        On busy processors threads wait for each other: decompositions take ten times as long on two as on one.
+        """
+        if self.processors is None and torch.get_num_threads() > 1:
+            self.processors = free_processors()
+        return at_most_threads(self.processors)
+
     # what it declares
 
     def values(self) -> Sequence[ValueSpec]:
@@ -229,7 +232,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain Python only."""
-        return {"settings": self.comparable_settings(), "fit": self.fit_state()}
+        return {"settings": self.comparable_settings(), "fit": self.fit_state(), "processors": self.processors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state; what is fixed for a run then stays fixed.
@@ -238,6 +241,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
             SettingsChangedError: if it was saved with other settings; nothing is taken over then.
         """
         check_same_settings(self.comparable_settings(), state["settings"])
+        self.processors = state["processors"]
         self.load_fit_state(state["fit"])
 
 
@@ -292,7 +296,7 @@ def evaluate_fitted(
 
 
 def _measured(evaluator: Evaluator[EvaluationT], samples: Samples, seed: int, comm: Collective) -> EvaluationT:
-    with preserve_rng(), comm.only_these():
+    with preserve_rng(), comm.only_these(), evaluator.threads():
         seed_everything(seed)
         with comm.all_ranks_or_none():
             evaluator.update(samples)

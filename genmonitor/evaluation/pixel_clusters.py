@@ -28,7 +28,7 @@ from genmonitor.evaluation.classes import (
     with_classes,
 )
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
-from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
+from genmonitor.evaluation.evaluator import Evaluator, at_most_threads, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import (
     ALERT_RATIO,
@@ -70,6 +70,8 @@ CHANGED = 1.25
 """Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""
+SMALL = 1e9
+"""Multiplications of two numbers in the largest product of matrices below which one thread computes: 30 ms of it."""
 
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):
@@ -358,9 +360,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._standing, self._evaluations, self._copied, self._changes = (), 0, 0, Changes()
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
-        """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
-        encodes = self.to_sites.encoder is not None
-        return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
+        """Return the context in which images of this shape [n, C, H, W] are compared: small ones on one thread."""
+        work = max(work, self.n_samples**2 * images.shape[1:].numel())
+        return at_most_threads(1 if work < SMALL and self.to_sites.encoder is None else None)
 
     def _due(self, values: Mapping[str, float]) -> bool:
         """Return whether a diagnosis is due: by its turn, at the end, or since much changed after the last."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
 from genmonitor._io import Progress, no_progress
@@ -318,12 +319,18 @@ class _FixedItems(Dataset[Any]):
         random.seed(index)
         seed_generators(self._generators, index)
         try:
-            return self.dataset[index]
+            item = self.dataset[index]
         except IndexError as error:
             raise ValueError(
                 f"Expected {self.name} to hold {len(self.dataset)} images, as its length says, but there is none at "  # type: ignore[arg-type]
                 f"{index}. Let its length be the number of its items."
             ) from error
+        return tree_map(_own, item)
+
+
+def _own(value: Any) -> Any:
+    """Return a copy of a tensor or an array, into which a dataset may write its next item; anything else itself."""
+    return value.copy() if isinstance(value, np.ndarray) else value.clone() if isinstance(value, Tensor) else value
 
 
 def sampled_indices(loader: Any) -> list[int] | None:

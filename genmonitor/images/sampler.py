@@ -268,7 +268,8 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int,
             f"Expected `generated images` to be a torch.Tensor, but got {type(out).__name__}. "
             "Give `sample_fn=` a function that makes a tensor [n, C, H, W] of them."
         )
-    return check_images("generated images", out.nan_to_num() if repair else out)
+    images = check_images("generated images", out.nan_to_num() if repair else out)
+    return images.clone()  # a compiled model writes the next batch into the same memory
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -24,8 +25,14 @@ CACHE = 2**22
 CONTAINER = Path("/sys/fs/cgroup")
 """Folder with what a container may use."""
 
+LOOK = 0.1
+"""Seconds for which it is looked at what else a machine does."""
+
 MEMORY_BUDGET = 2**29
 """Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
+
+PROCESSOR_TIMES = Path("/proc/stat")
+"""File of Linux with what its processors have done so far."""
 
 
 def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> Iterator[tuple[int, int]]:
@@ -141,6 +148,25 @@ def processors() -> int:
     limit = CONTAINER / "cpu.max"
     quota, _, period = limit.read_text().partition(" ") if limit.exists() else ("max", "", "")
     return max(1, min(count, int(quota) // int(period))) if quota.isdigit() else count
+
+
+def free_processors() -> int:
+    """Return the number of processors, of those that this process may use, that are idle for a tenth of a second.
+
+    At least one; all of them where the system does not tell.
+    """
+    allowed, before = processors(), _processor_times()
+    time.sleep(LOOK)
+    idle, total = (now - then for now, then in zip(_processor_times(), before, strict=True))
+    return max(1, min(allowed, round((os.cpu_count() or 1) * idle / total))) if total > 0 else allowed
+
+
+def _processor_times() -> tuple[int, int]:
+    """Return the idle time and the whole time of all processors so far, in ticks; zeros where nobody counts."""
+    if not PROCESSOR_TIMES.exists():
+        return 0, 0
+    ticks = [int(x) for x in PROCESSOR_TIMES.read_text().split(maxsplit=9)[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)  # idle, and waiting for a disk
 
 
 class SymmetricBlocks:

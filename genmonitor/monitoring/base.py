@@ -189,7 +189,8 @@ class Monitor:
             probe = self.sampler.draw(model, first, progress, repair=True)
         if not len(probe):  # nobody drew any yet: real ones stand for them
             probe = real.compared.first(len(first)).to(model.device)
-        report = self.evaluator.fit(real, probe.to(device), comm, progress)
+        with self.evaluator.threads():
+            report = self.evaluator.fit(real, probe.to(device), comm, progress)
         for message in report.messages:
             self.publisher.notes.inform(message)
         if not report.comparable:
@@ -296,6 +297,7 @@ class Monitor:
             "monitor": type(self).__name__,
             "title": self.evaluator.presenter().title or type(self).__name__,
             "settings": self.evaluator.settings.to_manifest(),
+            "processors": self.evaluator.processors,
             "seed": sampler.seed,
             "n_samples": sampler.n_samples,
             "sample_batch_size": sampler.batch_size,

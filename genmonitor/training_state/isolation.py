@@ -15,9 +15,10 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from genmonitor.training_state.rng import State, find_generators, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
+ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
 BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.backends, ("fp32_precision",)),
-    (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32")),
+    (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32", "allow_bf16_reduced_precision_reduction")),
     (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
 )
 SETTINGS: tuple[State, ...] = (
@@ -28,6 +29,10 @@ SETTINGS: tuple[State, ...] = (
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
     *((partial(getattr, of, name), partial(setattr, of, name)) for of, names in BACKENDS for name in names),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    *(
+        (getattr(torch.backends.cuda, f"{x}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{x}_sdp"))
+        for x in ATTENTION
+    ),
 )
 """How each setting of torch's own is read and set."""
 
@@ -40,7 +45,8 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     in Lightning's validation loop. Restored are
 
     - the random states of torch (CPU, every CUDA device, MPS), numpy, python and the generators that the module holds;
-    - torch's default dtype and device, number of threads, deterministic, anomaly and cuDNN modes and float32 precision;
+    - torch's default dtype and device, number of threads, deterministic, anomaly, cuDNN and attention modes and float32
+      precision;
     - every attribute of each submodule and of the plain objects and containers that it holds: its mode, a counter, a
       list that sampling appends to, a hook, a noise scheduler, an attribute of its class;
     - tensors: memory, if `data` or `half` gave them another, `grad`, `requires_grad` and hooks; the values of buffers,

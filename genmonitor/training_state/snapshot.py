@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import IOBase
 from itertools import chain
+from mmap import mmap
 from multiprocessing.managers import DictProxy, ListProxy
 from pathlib import Path
 from threading import Thread
@@ -221,6 +222,8 @@ class Snapshot:
             self._entries.append(entry)
             yield from ((name, part) for part in held)
         self._values(name, thing, always=owner)
+        if self._data:
+            self._table(name, thing)
 
     def _object(self, name: str, thing: Any, owner: bool) -> Iterator[tuple[str, Any]]:
         namespace = getattr(thing, "__dict__", {})
@@ -272,6 +275,17 @@ class Snapshot:
             fits = values.nbytes <= self._left
             self._left -= values.nbytes if fits and not always else 0
             self._entries.append(_entry_of_values(name, values, always or fits))
+
+    def _table(self, name: str, thing: Any) -> None:
+        """Remember the values of a table of pandas, where the memory allows."""
+        pandas = sys.modules.get("pandas")
+        if pandas is None or self._left is None or not isinstance(thing, (pandas.DataFrame, pandas.Series)):
+            return
+        size = int(np.sum(thing.memory_usage()))
+        if size <= self._left:
+            self._left -= size
+            state = thing.copy, partial(type(thing).__init__, thing)
+            self._entries.append(_Entry.of(name, state, lambda now, before: now.equals(before)))
 
     def _counts(self, kind: type) -> bool:
         """Return True if the attributes of a class are the user's own."""
@@ -440,14 +454,17 @@ def _fill_array(values: Any, before: Any) -> None:
 
 def _stand_in(name: str, value: Any) -> Any:
     """Return what takes the place of something that reading would use up or fill for good; None for anything else."""
-    if isinstance(value, staticmethod):
+    if isinstance(value, (staticmethod, classmethod)):
         inside = _stand_in(name, value.__func__)
-        return None if inside is None else staticmethod(inside)
+        return None if inside is None else type(value)(inside)
+    if isinstance(value, property):
+        inside = _stand_in(name, value.fget)
+        return None if inside is None else value.getter(inside)
     if isinstance(value, CACHED):
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, RESTARTED):
         return copy.copy(value)
-    if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
+    if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools", "numpy"):
         return _UsedUp(name, type(value).__name__)
     return None
 
@@ -481,8 +498,9 @@ class _UsedUp:
 
 def _outside_state(thing: Any) -> State | None:
     """Return what reads and sets the state that something has outside of Python's attributes; None if it has none."""
-    if isinstance(thing, IOBase):
-        return (thing.tell, thing.seek) if not thing.closed and thing.seekable() else None
+    if isinstance(thing, (IOBase, mmap)):
+        seekable = not thing.closed and (isinstance(thing, mmap) or thing.seekable())
+        return (thing.tell, thing.seek) if seekable else None
     if isinstance(thing, (array, ListProxy)):
         return lambda: thing[:], partial(thing.__setitem__, slice(None))
     if isinstance(thing, DictProxy):

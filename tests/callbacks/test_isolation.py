@@ -64,6 +64,13 @@ MOVES = {
     "groups": lambda module: module.trainer.optimizers[0].param_groups[0].update(lr=1.0, weight_decay=1.0),
     "scheduler": lambda module: module.trainer.lr_scheduler_configs[0].scheduler.step(),
     "Trainer": lambda module: vars(module.trainer).update(accumulate_grad_batches=2, gradient_clip_val=1e-6),
+    "length": lambda module: vars(module.trainer.fit_loop).update(max_epochs=1),
+    "steps": lambda module: vars(module.trainer.fit_loop.epoch_loop).update(max_steps=1),
+    "batches": lambda module: vars(module.trainer).update(limit_train_batches=1),
+    "steps counted": lambda module: module.trainer.fit_loop.epoch_loop.batch_progress.increment_ready(),
+    "EarlyStopping": lambda module: vars(module.trainer.early_stopping_callbacks[0]).update(
+        best_score=torch.tensor(-9)
+    ),
     "logged key": lambda module: module.log("val_loss", 1e6 + module.trainer.global_step),
     # one that nobody logs: what is logged Lightning writes anew whenever someone looks
     "callback metric": lambda module: module.trainer.callback_metrics.update(score=torch.tensor(1e6)),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import random
+import time
 
 import numpy as np
 import pytest
@@ -21,12 +22,12 @@ from _helpers.evaluations import (
 from genmonitor._stop import StopEvaluation
 from genmonitor.distributed import FailedElsewhereError
 from genmonitor.evaluation import Evaluation, Evaluator, SingleProcess, run_evaluation
+from genmonitor.evaluation import evaluator as evaluator_module
 from genmonitor.evaluation.evaluator import (
     NotFittedError,
     SettingsChangedError,
     check_same_settings,
     commit_evaluation,
-    threads_for,
 )
 from genmonitor.evaluation.results import FitReport
 from genmonitor.linalg import chunking
@@ -193,7 +194,7 @@ def test_evaluator_needs_to_say_nothing_more():
 def test_evaluator_state_is_taken_over():
     first, second = Drawing(), Drawing()
     second.load_state_dict(first.state_dict())
-    assert second.state_dict() == first.state_dict() == {"settings": {"n_samples": 4}, "fit": {}}
+    assert second.state_dict() == first.state_dict() == {"settings": {"n_samples": 4}, "fit": {}, "processors": None}
 
 
 @pytest.mark.parametrize("evaluator", [region_evaluator(), diversity_evaluator()], ids=["regions", "diversity"])
@@ -208,21 +209,53 @@ def test_evaluator_prefix_begins_the_names_of_its_files(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("multiplications", "quota", "expected"),
-    [(1e6, None, 1), (1e12, None, 3), (1e12, "max 100000", 3), (1e12, "200000 100000", 2), (1e12, "50000 100000", 1)],
+    ("quota", "idle", "expected"),
+    [
+        (None, 800, 3),
+        ("max 100000", 800, 3),
+        ("200000 100000", 800, 2),
+        ("50000 100000", 800, 1),
+        (None, 200, 2),
+        (None, 0, 1),
+        (None, None, 3),
+    ],
 )
-def test_no_more_threads_than_the_work_and_a_container_allow(tmp_path, monkeypatch, multiplications, quota, expected):
+def test_no_more_threads_than_a_container_allows_and_than_there_are_free_processors(
+    tmp_path, monkeypatch, quota, idle, expected
+):
+    evaluator = Drawing()
     monkeypatch.setattr(chunking, "CONTAINER", tmp_path)
+    monkeypatch.setattr(chunking, "PROCESSOR_TIMES", times := tmp_path / "stat")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     if quota is not None:
         (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    if idle is not None:
+        times.write_text("cpu  100 0 20 50 5 0 0 0 0 0\ncpu0 100 0 20 50 5 0 0 0 0 0\n")
+        later = f"cpu  {900 - idle} 0 20 {50 + idle} 5 0 0 0 0 0\n"
+        monkeypatch.setattr(time, "sleep", lambda seconds: times.write_text(later))
     torch.set_num_threads(3)
-    with threads_for(multiplications):
+    with evaluator.threads():
         assert torch.get_num_threads() == expected
     assert torch.get_num_threads() == 3
-    with pytest.raises(KeyError), threads_for(multiplications):
+    with pytest.raises(KeyError), evaluator.threads():
         raise KeyError
     assert torch.get_num_threads() == 3
+
+
+def test_the_number_of_processors_is_found_once_and_saved(monkeypatch):
+    evaluator = Drawing()
+    monkeypatch.setattr(chunking, "processors", lambda: 8)
+    monkeypatch.setattr(evaluator_module, "free_processors", lambda: 2)
+    torch.set_num_threads(3)
+    with evaluator.threads():
+        assert torch.get_num_threads() == 2
+    monkeypatch.setattr(evaluator_module, "free_processors", lambda: 1)
+    again = type(evaluator)()
+    again.load_state_dict(evaluator.state_dict())
+    for resumed in (evaluator, again):
+        with resumed.threads():
+            assert torch.get_num_threads() == 2
 
 
 CLASSES = torch.arange(60) % 3

@@ -4,12 +4,14 @@
 import functools
 import io
 import itertools
+import mmap
 import multiprocessing
 import random
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, default_collate
@@ -137,6 +139,26 @@ class StaticCaches(Images):
         return self.draw(index)
 
 
+class KindCaches(Images):
+    """Has a cache for itself in each test, since that of a class outlives it."""
+
+    def __init__(self):
+        @classmethod
+        @functools.cache
+        def draw(kind, index):
+            return random.random()
+
+        @property
+        @functools.cache
+        def offset(self):
+            return random.random()
+
+        self.__class__ = type("Kind", (KindCaches,), {"draw": draw, "offset": offset, "__module__": __name__})
+
+    def state(self, index):
+        return self.draw(index) + self.offset
+
+
 class OwnCaches(Images):
     def __init__(self):
         self.state = functools.lru_cache(None)(lambda index: random.random())
@@ -196,6 +218,24 @@ class OpenFile(Images):
 
     def state(self, index):
         return self.file.read(1)[0]
+
+
+def mapped():
+    """Return a file in memory, read one byte after the other."""
+    out = mmap.mmap(-1, 250)
+    out[:] = bytes(range(250))
+    return out
+
+
+def add_to_table(self, index):
+    """Count in a table that is written in place."""
+    self.kept.loc[0, "reads"] += 1
+    return float(self.kept["reads"].sum())
+
+
+def add_to_column(self, index):
+    self.kept[0] += 1
+    return float(self.kept[0])
 
 
 class Wrapper(Dataset):
@@ -260,6 +300,10 @@ STATES = {
     "cache of a static method": StaticCaches,
     "lru_cache of an attribute": OwnCaches,
     "cached_property": Lazy,
+    "cache of a class's method and of a property": KindCaches,
+    "mapped file": dataset(mapped, lambda self, index: self.kept.read(1)[0]),
+    "table of pandas": dataset(lambda: pandas.DataFrame({"reads": [0.0, 1.0]}), add_to_table),
+    "column of pandas": dataset(lambda: pandas.Series([0.0, 1.0]), add_to_column),
     "slots": Slots,
     "position of a file": OpenFile,
 }
@@ -416,6 +460,7 @@ ONCE = {
     "chain": lambda: itertools.chain([image(0)] * 50),
     "zip": lambda: (x for (x,) in zip([image(0)] * 50, strict=True)),
     "cycle": lambda: itertools.cycle([image(0)] * 50),
+    "array's": lambda: np.zeros(50).flat,
 }
 
 

@@ -129,6 +129,14 @@ CHANGES = {
         f"cudnn.{name}": (partial(getattr, torch.backends.cudnn, name), partial(setattr, torch.backends.cudnn, name), x)
         for name, x in {"benchmark": True, "deterministic": True, "enabled": False, "allow_tf32": False}.items()
     },
+    **{
+        f"{name} attention": (
+            getattr(torch.backends.cuda, f"{name}_sdp_enabled"),
+            getattr(torch.backends.cuda, f"enable_{name}_sdp"),
+            False,
+        )
+        for name in ("flash", "mem_efficient", "math", "cudnn")
+    },
     "tf32": (
         lambda: torch.backends.cuda.matmul.allow_tf32,
         partial(setattr, torch.backends.cuda.matmul, "allow_tf32"),
