@@ -95,6 +95,11 @@ def trainer_states(trainer: Any) -> dict[str, tuple[Callable[[], Any], Callable[
         for name, value in vars(owner).items()
         if name[0] != "_" and name != "should_stop" and isinstance(value, (int, float, str, NoneType))
     }
+    callbacks = list(trainer.callbacks)
+    states["the Trainer's callbacks"] = (
+        lambda: [id(callback) for callback in trainer.callbacks],
+        lambda _: trainer.callbacks.__setitem__(slice(None), callbacks),
+    )
     for name, part in _counters(loop).items():
         states[f"the Trainer's {name.rpartition('.')[2]}"] = part.state_dict, part.load_state_dict
     return states

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
@@ -22,6 +24,8 @@ BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
 )
 SETTINGS: tuple[State, ...] = (
+    (os.getcwd, os.chdir),
+    (np.geterr, lambda before: np.seterr(**before)),
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.get_default_device, torch.set_default_device),
     (torch.get_num_threads, torch.set_num_threads),
@@ -34,7 +38,7 @@ SETTINGS: tuple[State, ...] = (
         for x in ATTENTION
     ),
 )
-"""How each setting of torch's own is read and set."""
+"""How the working directory and each setting of NumPy's and torch's own is read and set."""
 
 
 @contextmanager
@@ -45,6 +49,7 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     in Lightning's validation loop. Restored are
 
     - the random states of torch (CPU, every CUDA device, MPS), numpy, python and the generators that the module holds;
+    - the working directory and NumPy's treatment of errors;
     - torch's default dtype and device, number of threads, deterministic, anomaly, cuDNN and attention modes and float32
       precision;
     - every attribute of each submodule and of the plain objects and containers that it holds: its mode, a counter, a

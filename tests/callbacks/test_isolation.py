@@ -12,7 +12,7 @@ import torch
 from _helpers.loops import Generator, small
 from _helpers.modules import LIGHTNING_SAYS, Deep, Linear, digits, fit, loader, plain
 from _helpers.traces import Record, same
-from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks import EarlyStopping, Timer
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -71,6 +71,7 @@ MOVES = {
     "EarlyStopping": lambda module: vars(module.trainer.early_stopping_callbacks[0]).update(
         best_score=torch.tensor(-9)
     ),
+    "callbacks": lambda module: module.trainer.callbacks.append(Timer(duration={"seconds": 0})),
     "logged key": lambda module: module.log("val_loss", 1e6 + module.trainer.global_step),
     # one that nobody logs: what is logged Lightning writes anew whenever someone looks
     "callback metric": lambda module: module.trainer.callback_metrics.update(score=torch.tensor(1e6)),

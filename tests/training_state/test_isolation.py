@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import csv
+import os
 import queue
 import random
 import threading
@@ -114,6 +115,8 @@ def test_training_state_inside_is_eval_mode_without_gradients():
 
 
 CHANGES = {
+    "working directory": (os.getcwd, os.chdir, os.path.realpath(os.sep)),
+    "errors of NumPy": (np.geterr, lambda x: np.seterr(**x), dict.fromkeys(np.geterr(), "raise")),
     "dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
     "device": (torch.get_default_device, torch.set_default_device, torch.device("meta")),
     "threads": (torch.get_num_threads, torch.set_num_threads, 3),
