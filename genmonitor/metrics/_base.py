@@ -195,7 +195,8 @@ class KernelMetric(GenerativeMetric):
         """Register a kernel under the name of the buffer that holds its gamma."""
         self._kernels[gamma] = kernel
         value = math.nan if kernel.gamma is None else kernel.gamma
-        self.register_buffer(gamma, torch.tensor(value, dtype=torch.float64))
+        with torch.inference_mode(False):  # else it could not be filled outside of such a mode
+            self.register_buffer(gamma, torch.tensor(value, dtype=torch.float64))
 
     def _kernel(self, gamma: str) -> Kernel:
         """Return a kernel, with its gamma once that is known."""

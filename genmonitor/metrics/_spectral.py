@@ -82,7 +82,9 @@ class MomentMetric(KernelMetric):
         products = getattr(self, f"{prefix}products")
         if products.ndim == 0:
             products = products.new_zeros(packed_size(sum(side.size for side in maps)))
-            setattr(self, f"{prefix}products", products)
+        elif products.is_inference():  # Lightning validates in inference mode, whose tensors take no update outside
+            products = products.clone()
+        setattr(self, f"{prefix}products", products)
         total = add_moments(products, samples, maps)
         setattr(self, f"{prefix}feature_sum", getattr(self, f"{prefix}feature_sum") + total)
         setattr(self, f"{prefix}count", getattr(self, f"{prefix}count") + len(samples[0]))

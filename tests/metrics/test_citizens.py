@@ -3,6 +3,7 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -283,6 +284,28 @@ def test_the_real_side_stays_across_resets(name):
     for _ in range(2):
         metric.reset()
         same(feed(metric, [fake]).compute(), expected, 0)
+
+
+IN_INFERENCE_MODE = ("made", "updated", "computed", "reset")
+
+
+@pytest.mark.parametrize("last", IN_INFERENCE_MODE)
+@pytest.mark.parametrize("name", CITIZENS)
+def test_a_metric_used_in_inference_mode_goes_on_outside_of_it(name, last):
+    """As in Lightning's validation, whose metrics another loop may use too."""
+
+    def used(mode):
+        with mode:
+            metric = made(name)
+            if last != "made":
+                feed(metric, CITIZENS[name].calls())
+            if last in ("computed", "reset"):
+                metric.compute()
+            if last == "reset":
+                metric.reset()
+        return feed(metric, CITIZENS[name].calls()).compute()
+
+    same(used(torch.inference_mode()), used(nullcontext()))
 
 
 @pytest.mark.parametrize("name", [name for name, citizen in CITIZENS.items() if not citizen.ordered])
