@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -74,6 +75,22 @@ def printable(text: str) -> str:
     """
     hidden = ("Cc", "Cf")
     return "".join("\N{REPLACEMENT CHARACTER}" if c != "\n" and category(c) in hidden else c for c in text)
+
+
+COLORS = {"ALERT": "1;31", "worse": "31", "better": "32", "recovered": "32"}
+"""Colors of words in a terminal, by their numbers there."""
+
+
+def colored(line: str) -> str:
+    """Return a line whose first word of `COLORS` has its color in a terminal; the line itself where it is no terminal.
+
+    Example:
+        >>> colored("epoch 3   better")  # a doctest's output is no terminal
+        'epoch 3   better'
+    """
+    if "NO_COLOR" in os.environ or not (sys.stdout.isatty() and sys.stderr.isatty()):
+        return line
+    return re.sub("|".join(COLORS), lambda word: f"\x1b[{COLORS[word[0]]}m{word[0]}\x1b[0m", line, count=1)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -69,8 +69,8 @@ class CheckpointEvaluations:
 
     def _tell_progress(self, checkpoint: Checkpoint, number: int, total: int, left: float) -> None:
         rest = f", {duration(left)} left" if number < total else ""
-        said = "".join(f" {monitor.publisher.message}" for monitor in self.monitors)
-        self.tell(f"{number} of {total}{rest}: {checkpoint.path.name}, step {checkpoint.progress.step}.{said}")
+        about = f"{number} of {total}{rest}: {checkpoint.path.name}, step {checkpoint.progress.step}"
+        self.tell("\n".join([about, *(monitor.publisher.message for monitor in self.monitors)]))
 
     def _evaluate(self, checkpoint: Checkpoint, trainer: Any, pl_module: Any) -> bool:
         """Evaluate a checkpoint and keep what was found; return True if that succeeded."""

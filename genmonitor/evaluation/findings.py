@@ -83,6 +83,7 @@ class Finding:
         since: epoch since when it has held without a break; None where that is not known.
         kinds: kinds of fault, the one that explains most first.
         samples: indices of samples that show it.
+        as_of: epoch of the diagnosis that found it; None where that is the evaluation itself.
         cause: what usually causes it, with the source, in a sentence; empty where none is known.
         detail: whether tables alone show it, since another finding says it in fewer words.
 
@@ -101,6 +102,7 @@ class Finding:
     since: float | None = None
     kinds: tuple[FaultKind, ...] = ()
     samples: tuple[int, ...] = ()
+    as_of: float | None = None
     cause: str = ""
     detail: bool = False
 

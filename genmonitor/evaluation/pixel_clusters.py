@@ -278,8 +278,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         recovered = [name for name in says.ranked(history[-1]) if name in over] if over else []
         others = [*map(says.recovered, recovered), *others]
         if evaluation.diagnosed.values is None:
-            at, holds = f" Diagnosed at epoch {self._diagnosed_at:g}.", verdict.fine is False
-            wrong = [replace(finding, text=finding.text + at) for finding in self._standing]
+            epoch, holds = self._diagnosed_at, verdict.fine is False
+            said = f" Diagnosed at epoch {epoch:g}."
+            wrong = [replace(finding, text=finding.text + said, as_of=epoch) for finding in self._standing]
         else:
             found, holds = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch")), True
             wrong = [x for x in found if not x.fine]

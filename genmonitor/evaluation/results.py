@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
 from genmonitor._io import clean
-from genmonitor.evaluation.findings import Finding, headlines
+from genmonitor.evaluation.findings import Finding
 from genmonitor.images.sampler import Samples
 from genmonitor.plotting.style import Drawing
 
@@ -139,16 +139,6 @@ def curve(history: History, name: str) -> list[float]:
     return [record.get(name, math.nan) for record in history]
 
 
-def dated(text: str, record: Record) -> str:
-    """Return the text about an evaluation, with its epoch in brackets where it has one."""
-    return f"{text.removesuffix('.')}{when(record)}"
-
-
-def when(record: Record) -> str:
-    """Return the epoch of a record in brackets, nothing where it has none."""
-    return f" (epoch {record['epoch']:g})" if "epoch" in record else ""
-
-
 class Presenter(Generic[EvaluationT]):
     """Shows findings in words; a subclass adds tables and pictures. Rank zero alone calls it.
 
@@ -160,10 +150,6 @@ class Presenter(Generic[EvaluationT]):
     """Heading of its section in the report; the monitor's name by default."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
     """Figures of which each evaluation's is kept, not only the latest."""
-
-    def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation: its headlines."""
-        return dated(" ".join(map(str, headlines(findings))), record) if findings else ""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return what the run found, for the terminal."""

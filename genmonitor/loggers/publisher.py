@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genmonitor._io import clean, say, warn
+from genmonitor._io import clean, colored, say, warn
 from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import Alert, Evaluation, History, Table
+from genmonitor.evaluation.text.line import evaluation_line
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
 from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers
@@ -190,8 +191,9 @@ class Publisher:
         self.message, tables = "", dict[str, Table]()
 
         def inform() -> None:
-            self.message = presenter().message(evaluation.findings, record)
-            self._inform(self.message)
+            best_key, specs = found.evaluator.best_key, by_key(declared())
+            self.message = evaluation_line(evaluation.findings, found.history, specs, best_key, found.alerts)
+            self._inform(colored(self.message))
             if evaluation.findings:
                 text = "\n".join(map(str, headlines(evaluation.findings)))
                 self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", clean(text), step))

@@ -20,6 +20,7 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
+from genmonitor.evaluation.findings import headlines
 
 PROBE = 8
 
@@ -124,8 +125,8 @@ def measured(evaluation):
 
 
 def message(evaluator, evaluation, history):
-    """Return the line about an evaluation."""
-    return evaluator.presenter().message(evaluator.findings(evaluation, history), history[-1])
+    """Return what is said in full of an evaluation."""
+    return " ".join(map(str, headlines(evaluator.findings(evaluation, history))))
 
 
 def summary(evaluator, history):

@@ -42,7 +42,7 @@ def test_sweep_evaluates_a_run(run, genmonitor):
     assert result["evaluated"] == ["epoch=0-step=3.ckpt", "epoch=1-step=6.ckpt"]
     assert [record["step"] for record in result["histories"]["cms"]] == [2, 5]
     assert told.index("2 checkpoints to evaluate") < told.index("1 of 2")
-    assert "2 of 2: epoch=1-step=6.ckpt, step 5." in told
+    assert "2 of 2: epoch=1-step=6.ckpt, step 5" in told
     assert (folder / "genmonitor" / "report.html").is_file()
     status, out, _ = genmonitor("sweep", folder, "--setup", setup)
     assert (status, out) == (0, f"Evaluated 0 checkpoints, 2 before, in {folder}.\n")

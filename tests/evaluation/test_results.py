@@ -2,17 +2,13 @@
 import math
 
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
-from genmonitor.evaluation.results import Evaluation, FitReport, curve, when
+from genmonitor.evaluation.results import Evaluation, FitReport, curve
 
 
 def test_curve_has_gaps_where_a_value_came_later():
     first, second = curve([{"epoch": 0.0}, {"epoch": 1.0, "fid": 3.0}], "fid")
     assert math.isnan(first)
     assert second == 3.0
-
-
-def test_when_says_nothing_without_an_epoch():
-    assert (when({"epoch": 2.5}), when({})) == (" (epoch 2.5)", "")
 
 
 def test_reports_are_silent_and_comparable_by_default():

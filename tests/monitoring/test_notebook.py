@@ -86,7 +86,7 @@ def test_verbose_says_what_a_monitor_prints(tmp_path, capsys, caplog, verbose):
     with caplog.at_level("INFO"):
         fit(tmp_path, plain(verbose=verbose), val=loader(digits(300, 400)))
     assert ("Report: " in capsys.readouterr().out) is verbose
-    assert any("Image: CMS" in line for line in caplog.messages) is verbose
+    assert any("× real" in line for line in caplog.messages) is verbose
     assert any("stability" in line for line in caplog.messages) is verbose
 
 

@@ -25,8 +25,8 @@ from genmonitor.evaluation.findings import Finding, differs, verdict_of
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
-from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import History, Presenter, Record, ShownImages, Table, curve, when
+from genmonitor.evaluation.regions.values import RegionValues
+from genmonitor.evaluation.results import History, Presenter, ShownImages, Table, curve
 from genmonitor.evaluation.text.diagnosis import capital
 from genmonitor.evaluation.text.table import on_screen
 from genmonitor.functional.diagnosis.kinds import in_words
@@ -70,12 +70,6 @@ class RegionPresenter(Presenter[RegionEvaluation]):
     def partition(self) -> PixelPartition:
         """The regions."""
         return self.fitted.regions.partition
-
-    def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation, the finding first."""
-        p, ratio = record.get(self.values.p[IMAGE]), format_error_ratio(record[self.values.error_ratio[IMAGE]])
-        image = f"Image: CMS {format_cms(record[IMAGE])}, error ratio {ratio}{'' if p is None else f' ({format_p(p)})'}"
-        return f"{findings[0]} {image}; product of the regions {format_cms(record['product'])}{when(record)}"
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return a table of the regions, those that differ most at the last evaluation first."""

@@ -160,9 +160,10 @@ def test_sweep_skips_a_bad_checkpoint_and_tells_of_it(runs, tmp_path):
     assert "RuntimeError: Error(s) in loading state_dict" in swept.skipped["other.ckpt"]
     assert lines[0].startswith("half.ckpt is skipped: ")
     assert lines[1] == "3 checkpoints to evaluate; first reading the real images and fitting the monitors."
-    assert re.match(r"1 of 3, \d+ s left: epoch=0-step=3.ckpt, step 2. cluster_\d .* differs from real", lines[2])
+    assert re.match(r"1 of 3, \d+ s left: epoch=0-step=3.ckpt, step 2\nepoch  0 .* × real", "\n".join(lines[2:4]))
     assert lines[3].startswith("other.ckpt is skipped: ")
-    assert lines[-1].startswith("3 of 3: epoch=2-step=9.ckpt, step 8. cluster_")
+    assert lines[-2] == "3 of 3: epoch=2-step=9.ckpt, step 8"
+    assert lines[-1].startswith("epoch  2 ")
     late = sweep(files[1], setup(), out=tmp_path, tell=quietly)
     assert "from before the last one" in late.skipped[files[1].name]
     assert len(measured_in(late)) == 2

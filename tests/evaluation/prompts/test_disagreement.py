@@ -71,12 +71,9 @@ def test_only_a_difference_from_real_images_is_wrong(p, fine):
     assert found == {"real images": fine, "the start of training": None, "the previous evaluation": None}
 
 
-def test_disagreement_message_has_the_finding_and_the_epoch():
-    presenter = DisagreementPresenter(DisagreementValues(1, "data"), "data", None, [])
+def test_disagreement_finding_has_total_and_chance():
     finding = disagreement_finding(LAST, [], "real images")
-    assert presenter.message([finding], LAST) == (
-        "Disagreement with real images: total 0.5 (p = 0.005; by chance 0.3) (epoch 1)"
-    )
+    assert str(finding) == "Disagreement with real images: total 0.5 (p = 0.005; by chance 0.3)."
 
 
 def test_disagreement_finding_leaves_out_what_hardly_differs():

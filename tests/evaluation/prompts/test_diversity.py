@@ -7,6 +7,7 @@ from _helpers.evaluations import samples_of
 
 from genmonitor.distributed import SingleProcess
 from genmonitor.evaluation import DiversitySettings
+from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.prompts.diversity import (
     REAL,
     SCORES,
@@ -60,12 +61,10 @@ def test_diversity_finding_says_what_real_images_get():
 )
 def test_diversity_message_begins_with_lost_variety(lost, groups, begin):
     found = (*SpreadTracker(groups).finding(lost, LAST), state(LAST, 24))
-    said = DiversityPresenter(None, 24, None).message(found, LAST)
+    said = " ".join(map(str, headlines(found)))
     assert said.startswith(begin)
     assert "; so did" not in said
-    assert said.endswith(
-        " 5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3 (epoch 1)"
-    )
+    assert said.endswith(" 5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3.")
 
 
 def test_many_lost_prompts_are_one_finding():

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.regions.findings import RegionFindings
-from genmonitor.evaluation.regions.presenter import RegionPresenter, plain_table, region_data, regions_html
+from genmonitor.evaluation.regions.presenter import plain_table, region_data, regions_html
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
 FINDINGS = RegionFindings.of(PARTITION)
@@ -20,22 +19,6 @@ UNTESTED = {name: value for name, value in BAD.items() if name[:2] != "p_"}
 
 def found(record):
     return FINDINGS.find([record])
-
-
-def presenter():
-    return RegionPresenter(SimpleNamespace(regions=SimpleNamespace(partition=PARTITION)), FINDINGS.values)
-
-
-def test_message_says_the_finding_first():
-    record = BAD | {"epoch": 3.0}
-    assert presenter().message(found(record), record) == (
-        "cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005). Image: CMS 0.9000, error "
-        "ratio 5.0 × (p = 0.005); product of the regions 0.9100 (epoch 3)"
-    )
-
-
-def test_message_of_a_comparison_names_no_epoch():
-    assert "epoch" not in presenter().message(found(BAD), BAD)
 
 
 def rows(said):

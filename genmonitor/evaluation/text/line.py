@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line printed for an evaluation: how far from real images, better or worse, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from genmonitor._formatting import format_p, format_ratio
+from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.text.diagnosis import percent, with_strength
+from genmonitor.evaluation.values import ValueSpec, lookup
+
+WIDTH = 100
+"""Characters of a line at most."""
+LONGEST_STATUS = 60
+"""Characters of a status at most; the text of an alert is in its warning."""
+STATUS_WIDTH = 33
+"""Characters of a usual status, so that findings stand below each other."""
+GAP = "   "
+WHOLE = ("image", "whole image")
+
+Records = Sequence[Mapping[str, float]]
+
+
+def evaluation_line(
+    findings: Sequence[Finding],
+    history: Records,
+    values: Mapping[str, ValueSpec],
+    best_key: str | None = None,
+    alerts: Sequence[Finding] = (),
+) -> str:
+    """Return the line about the last evaluation.
+
+    Args:
+        findings: of the evaluation, the one to look at first before the others.
+        history: the records so far.
+        values: declarations by key.
+        best_key: key of the value whose lowest is the best; None without one.
+        alerts: that begin at this evaluation.
+
+    Example:
+        >>> ratio = {"error_ratio_image": ValueSpec("error_ratio_image", unit="×", better="low")}
+        >>> history = [{"epoch": 10, "error_ratio_image": 35.0}, {"epoch": 11, "error_ratio_image": 28.0}]
+        >>> evaluation_line([], history, ratio, "error_ratio_image")
+        'epoch 11    28 × real   better (was 35), best so far'
+    """
+    record = history[-1]
+    head = f"epoch {record['epoch']:>2g}" if "epoch" in record else ""
+    status = ""
+    if best_key is not None and best_key in record:
+        spec = lookup(values, best_key)
+        head += f"{_amount(spec, record[best_key]):>13}"
+        status = _change(spec, history)
+    if alerts:
+        status = _alert(alerts, values, history)
+    back = [x.area.name for x in findings if x.verdict == "recovered"]
+    status = ", ".join([*filter(None, [status]), *(f"{name} recovered" for name in back[:1])])
+    parts = [head, f"{clipped(status, LONGEST_STATUS):<{STATUS_WIDTH}}"] if status else [head]
+    parts += [" ".join(brief(finding, record, values).split()) for finding in findings[:1]]
+    return clipped(GAP.join(parts), WIDTH)
+
+
+def brief(finding: Finding, record: Mapping[str, float], values: Mapping[str, ValueSpec]) -> str:
+    """Return a finding in a few words: kind, place and share; or by how much an area differs.
+
+    Args:
+        finding: of an evaluation.
+        record: its values.
+        values: declarations by key.
+    """
+    place = "whole image" if finding.area.name in WHOLE else str(finding.area)
+    if finding.as_of is not None:
+        return f"as at epoch {finding.as_of:g}"
+    if finding.kinds:
+        kind = finding.kinds[0]
+        return f"{with_strength(kind)}, {place}, {percent(kind.share)}"
+    if finding.fine and finding.p is not None:
+        return f"no difference beyond chance ({format_p(finding.p)})"
+    key = finding.measure or ""
+    if finding.area.region is not None and key in record and finding.p is not None:
+        amount = lookup(values, key).format(record[key])
+        return f"{place}: {amount} ({format_p(finding.p)})"
+    if finding.fine is False and finding.area.name in WHOLE:
+        return finding.text.partition(": ")[2] or finding.text
+    return finding.text
+
+
+def clipped(text: str, room: int) -> str:
+    """Return text of at most so many characters, cut between words.
+
+    Example:
+        >>> clipped("blurred, in the upper left quarter", 20)
+        'blurred, in the…'
+    """
+    text = text.rstrip(" .")
+    if len(text) <= room:
+        return text
+    kept = text[: room - 1]
+    return f"{(kept.rpartition(' ')[0] or kept).rstrip(' ,;:(')}…"
+
+
+def _amount(spec: ValueSpec, value: float) -> str:
+    """Return a value in words; a ratio below 1 is chance and counts as 1."""
+    return f"{_ratio(value)} × real" if spec.unit == "×" else f"{spec.title} {spec.format(value)}"
+
+
+def _number(spec: ValueSpec, value: float) -> str:
+    return _ratio(value) if spec.unit == "×" else spec.format(value)
+
+
+def _ratio(value: float) -> str:
+    return "1" if value < 1 else format_ratio(value).removesuffix(" ×")
+
+
+def _change(spec: ValueSpec, history: Records) -> str:
+    """Say if the last evaluation is better than the one before, and what the best one is."""
+    known = [record for record in history if spec.key in record]
+    *earlier, now = [record[spec.key] for record in known]
+    if not earlier:
+        return "first evaluation"
+    best = min(earlier)
+    if now < best:
+        return f"better (was {_number(spec, earlier[-1])}), best so far"
+    at_best = f"{_number(spec, best)} at epoch {known[earlier.index(best)].get('epoch', 0):g}"
+    if _number(spec, now) == _number(spec, best):
+        return f"as good as the best, {at_best}"
+    if now < earlier[-1]:
+        return f"better (was {_number(spec, earlier[-1])}), best {at_best}"
+    return f"worse than best ({at_best})"
+
+
+def _alert(alerts: Sequence[Finding], values: Mapping[str, ValueSpec], history: Records) -> str:
+    """Name the first alert, and how many others there are."""
+    first = alerts[0]
+    key = first.measure or ""
+    others = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
+    known = [record for record in history[:-1] if key in record]
+    if first.area.region is not None and known:
+        best = min(known, key=lambda record: record[key])
+        amount = _number(lookup(values, key), best[key])
+        about = f"{first.area.name} worse than best ({amount} × at epoch {best['epoch']:g})"
+    else:
+        about = f"{first.area.name} {first.verdict}" if first.verdict else first.text
+    return clipped(f"ALERT: {about}", LONGEST_STATUS - len(others)) + others
