@@ -25,7 +25,7 @@ from diagnosis_unseen import compressed, grayer, hue, larger_pixels, turned
 
 from genmonitor import diagnose
 from genmonitor.functional import discrepancy_map
-from genmonitor.plotting.diagnosis import add_map
+from genmonitor.plotting.diagnosis import map_pixels
 from genmonitor.plotting.style import INK, add_axes, new_figure, paste, to_array, to_tiles
 
 N, SHOWN, SIDE, GAP = 400, 4, 200, 22
@@ -129,7 +129,9 @@ def draw(kind: str, folder: Path) -> str:
         ax.set_title(name, fontsize=11, color=INK, pad=6)
     drawn = discrepancy_map(fake, real)
     ax = add_axes(figure, 2 * (SIDE + GAP), 1, SIDE, SIDE)
-    add_map(ax, to_array(real.mean(0)), to_array(drawn["map"]), to_array(drawn["p_map"]))
+    pixels = map_pixels(real.mean(0), to_array(drawn["map"]), to_array(drawn["p_map"]))
+    ax.imshow(pixels, interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
     ax.set_title("where they differ", fontsize=11, color=INK, pad=6)
     figure.savefig(folder / f"{kind}.png", metadata={"Software": None})
     return re.split(r"(?<=\)\.) ", str(first))[0]  # without the split into proportions and realism

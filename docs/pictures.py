@@ -18,16 +18,20 @@ from pathlib import Path
 import torch
 from lightning import LightningModule, Trainer, seed_everything
 from matplotlib.ticker import PercentFormatter
-from PIL import Image
 from sklearn.datasets import load_digits, load_sample_image
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 from torch.utils.data import DataLoader
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+from curves import curves_of
+
 from genmonitor import PRDC, RKEScore, diagnose
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.regions.presenter import diagnosis_figures
 from genmonitor.plotting.style import add_axes, new_figure
+from genmonitor.report.run import read_run
 
 EPOCHS, CLEAR, FAULT = 12, 5, 8
 CASES = ("good", "collapsed", "regional", "memorized")
@@ -94,13 +98,12 @@ def watch(case: str, folder: Path) -> str:
             enable_model_summary=False,
         )
         trainer.fit(model, DataLoader(training, 100), DataLoader(validation, 100))
-        (curves,) = Path(run).rglob("cms_curves.png")
-        shutil.copy(curves, folder / f"{case}-curves.png")
+        (left,) = read_run(monitor.publisher.folder.path).monitors
+        curves_of(left).savefig(folder / f"{case}-curves.png")
         (diagnosis,) = Path(run).rglob(f"cms_diagnosis_epoch_{EPOCHS - 1:04}_*.png")
         shutil.copy(diagnosis, folder / f"{case}-diagnosis.png")
-        (last,) = Path(run).rglob(f"cms_samples_epoch_{EPOCHS - 1:04}_*.png")
-        with Image.open(last) as grid:  # without its last five rows
-            grid.crop((0, 0, grid.width, grid.height - 532)).save(folder / f"{case}-samples.png")
+        (samples,) = Path(run).rglob(f"cms_samples_epoch_{EPOCHS - 1:04}_*.png")
+        shutil.copy(samples, folder / f"{case}-samples.png")
     found = monitor.history[-1]
     of_regions = [spec.key for spec in monitor.values() if spec.scale == "p" and spec.region not in (None, "image")]
     smallest = min(found[key] for key in of_regions)

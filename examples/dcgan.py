@@ -227,9 +227,7 @@ def main() -> None:
     if best.best_model_score is not None:  # for TensorBoard's HPARAMS; as a curve it is one dot, so it comes last
         logger.log_hyperparams(logger.hparams, {"summary/best_error_ratio": float(best.best_model_score)})
 
-    print(f"Figures:     {Path(logger.log_dir) / 'genmonitor'}")
-    print(f"Checkpoints: {best.dirpath} ({Path(best.best_model_path).name}, by cms/error_ratio_image)")
-    print(f"Curves:      tensorboard --logdir {args.out}")
+    print(f"Curves: tensorboard --logdir {args.out}")
 
 
 if __name__ == "__main__":

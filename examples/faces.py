@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from curves import curves_of
 from data import Images
 from drawn_faces import faces
 from lightning import LightningModule, Trainer, seed_everything
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.report.run import read_run
 
 HELD_OUT = 1000
 SHAPE = (3, 32, 32)
@@ -117,8 +119,9 @@ def main() -> None:
     np.save(args.out / f"{name}.npy", ((samples + 1) / 2 if args.centered else samples).numpy())
     if args.pictures:
         latest = max((run / "genmonitor").glob("cms_diagnosis_*.png"))
-        for name, figure in (("diagnosis", latest), ("curves", run / "genmonitor" / "cms_curves.png")):
-            shutil.copy(figure, f"{args.pictures}-{name}.png")
+        shutil.copy(latest, f"{args.pictures}-diagnosis.png")
+        (left,) = read_run(run / "genmonitor").monitors
+        curves_of(left).savefig(f"{args.pictures}-curves.png")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from curves import add_curve, cms_axis, epoch_axis, latest
 from data import ImageData
 from dcgan import DCGAN
 from lightning import Trainer, seed_everything
@@ -35,7 +36,7 @@ from genmonitor._formatting import format_cms
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.results import curve
-from genmonitor.plotting.style import INK, Curve, add_axes, add_curve, cms_axis, epoch_axis, latest, new_figure
+from genmonitor.plotting.style import INK, Curve, add_axes, new_figure
 
 FEATURES = 32
 _PANEL, _GAP, _COLUMNS = 190, 80, 2

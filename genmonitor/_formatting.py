@@ -25,16 +25,6 @@ def format_cms(value: float) -> str:
     return f"{value:.{min(6, max(4, digits))}f}"
 
 
-def reaches_baseline(value: float, lowest: float) -> bool:
-    """Return True if a CMS reaches the lower end of its baseline, as far as float32 can tell; nan does not.
-
-    Example:
-        >>> reaches_baseline(0.98, 0.97), reaches_baseline(1 - 1e-8, 1.0), reaches_baseline(float("nan"), 0.97)
-        (True, True, False)
-    """
-    return value >= min(lowest, 1 - RESOLUTION)
-
-
 def format_p(p: float) -> str:
     """Write a p-value with two significant digits.
 
@@ -73,6 +63,16 @@ def format_error_ratio(ratio: float) -> str:
         ('12 ×', '1 × (chance)')
     """
     return "1 × (chance)" if ratio < 1 else format_ratio(ratio)
+
+
+def times_real(ratio: float) -> str:
+    """Write an error ratio as what stands before "× real"; below 1 all is chance.
+
+    Example:
+        >>> times_real(12.3), times_real(0.87)
+        ('12', '1')
+    """
+    return "1" if ratio < 1 else format_ratio(ratio).removesuffix(" ×")
 
 
 def as_sentence(text: str) -> str:

@@ -95,6 +95,17 @@ def png_html(png: bytes, description: str) -> str:
     return f'<img alt="{html.escape(description)}" src="{source}" style="max-width:100%">'
 
 
+def page_html(page: str, title: str) -> str:
+    """Return a whole page within another, where its scripts run by themselves.
+
+    >>> page_html("<p>", "run")[:60]
+    '<iframe title="run" sandbox="allow-scripts allow-downloads" '
+    """
+    place = 'style="width:100%;height:900px;border:0"'
+    sandbox = 'sandbox="allow-scripts allow-downloads"'
+    return f'<iframe title="{html.escape(title)}" {sandbox} {place} srcdoc="{html.escape(page)}"></iframe>'
+
+
 def map_html(labels: Tensor) -> str:
     """Return a map of the regions as a picture, each in the color that it has in every figure.
 

@@ -64,8 +64,7 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
     partition, stability = found.partition, found.stability
     folder, labels = RunFolder(args.out), partition.pixel_labels()
     figures = {
-        "map": plots.cluster_map(labels),
-        "over_average": plots.cluster_overlay(labels, images.mean(0).cpu()),
+        "map": plots.cluster_map(labels, image=images.mean(0).cpu()),
         "cka": plots.cka_matrix(found.cka, partition.labels),
     }
     with show_progress("drawing them"), signals_deferred():

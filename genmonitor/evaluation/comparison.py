@@ -25,11 +25,11 @@ from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.presenter import (
     SHOWN,
     diagnosis_figures,
-    image_labels,
     on_map,
     plain_table,
     region_data,
     regions_html,
+    side_by_side,
 )
 from genmonitor.evaluation.regions.values import P
 from genmonitor.evaluation.results import ShownImages, Table
@@ -41,7 +41,6 @@ from genmonitor.images.compared_sets import check_left, check_paired, check_set,
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.pixel_clusters import side_by_side
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,14 +176,9 @@ class Comparison:
     def figure(self) -> Figure:
         """Draw real images beside those of each generated set, above them the region alone that differs most."""
         fitted = self.evaluator.fitted
-        # rather than an area of the diagnosis
-        verdict = next(x for x in self.findings if x.area.region is not None)
-        label = self.partition.regions().get(verdict.area.region or "")
-        labels = image_labels(self.partition, (fitted.real.shape[2], fitted.real.shape[3]))
         real = {"real": fitted.real} if len(fitted.real) else {}  # the first of many processes may have none
         sets = real | dict(zip(self.names, self.shown, strict=True))
-        title = str(verdict).split(". ")[0].removesuffix(".")
-        return side_by_side(sets, labels, label, fitted.regions.value_range, title, self.split)
+        return side_by_side(fitted.regions, self.findings, sets, self.split)()
 
     def shown_images(self) -> dict[str, ShownImages]:
         """Return real images and some of each generated set, each of these with the real image nearest to it."""

@@ -155,10 +155,6 @@ class Presenter(Generic[EvaluationT]):
         """Return what the run found, for the terminal."""
         return "\n".join(map(str, findings))
 
-    def summary_html(self, findings: Sequence[Finding], history: History) -> str:
-        """Return the same for a notebook."""
-        return text_html(self.summary(findings, history))
-
     def fit_figures(self) -> Mapping[str, Figure | Drawing]:
         """Return figures of what `fit` found."""
         return {}
@@ -177,4 +173,8 @@ class Presenter(Generic[EvaluationT]):
 
     def shown_samples(self, samples: Samples) -> ShownImages | None:
         """Return some generated images, to be shown one by one; None for a report without them."""
+        return None
+
+    def shown_diagnosis(self, evaluation: EvaluationT) -> ShownImages | None:
+        """Return examples of what is wrong, captioned by their row; None for a report without them."""
         return None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import partial
 from typing import Any, Literal, get_args
@@ -157,21 +157,3 @@ def main_keys(specs: Iterable[ValueSpec]) -> list[str]:
 
 MOST_LOGGED = 20
 """Scalars of an evaluation in a logger by default: the charts that fit on a screen."""
-
-
-def meanings(specs: Sequence[ValueSpec]) -> dict[str, str]:
-    """Return what values mean, those of one meaning together.
-
-    Example:
-        >>> meanings([ValueSpec("p_image", "p-value"), ValueSpec("p_1", "p-value"), ValueSpec("mmd", "distance")])
-        {'p_image, p_1': 'p-value', 'mmd': 'distance'}
-    """
-    keys: dict[str, list[str]] = {}
-    for spec in specs:
-        if spec.about:
-            keys.setdefault(spec.about, []).append(spec.key)
-    return {_listed(named): about for about, named in keys.items()}
-
-
-def _listed(keys: Sequence[str]) -> str:
-    return ", ".join(keys) if len(keys) < 4 else f"{keys[0]}, {keys[1]}, …, {keys[-1]}"

@@ -13,16 +13,17 @@ from genmonitor._io import clean, colored, say, warn
 from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
+from genmonitor.evaluation.line import evaluation_line
 from genmonitor.evaluation.results import Alert, Evaluation, History, Table
-from genmonitor.evaluation.text.line import evaluation_line
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
 from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
-from genmonitor.report.files import FOLDER
+from genmonitor.report.answers import closing
+from genmonitor.report.files import FOLDER, run_file
 from genmonitor.report.folder import RunFolder, free_folder
 from genmonitor.report.pictures import render
-from genmonitor.report.run import versions_in
+from genmonitor.report.run import MonitorRun, versions_in
 from genmonitor.training_state.rng import preserve_rng
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ class Publisher:
         attempt: runs best-effort side effects.
         page: where this fit wrote the report, None before.
         message: the line about the last evaluation.
-        latest: PNG files of the figures of the last evaluation, by name.
         evaluations: of the run, as its file holds them.
         unfinished: whether there is something that `finish` has to send.
     """
@@ -90,7 +90,6 @@ class Publisher:
         self._writes = False
         self._described: set[str] = set()
         self.page: Path | None = None
-        self.latest: dict[str, bytes] = {}
         self.unfinished = False
         self.message = ""
 
@@ -204,8 +203,9 @@ class Publisher:
                 self._log_table(f"{self._prefix}/{name}_table", table.cleaned(), step)
 
         def describe() -> None:
+            said = [finding.to_dict() for finding in headlines(evaluation.findings)]
             told = {"message": self.message, "wrong": _wrong(evaluation.findings), "versions": versions()}
-            self.evaluations.append({"values": dict(record), **told, **circumstances()})
+            self.evaluations.append({"values": dict(record), "headlines": said, **told, **circumstances()})
             self._parts = {"fixed": fixed(), "declared": declared(), "findings": evaluation.findings, "tables": tables}
 
         def draw() -> None:
@@ -218,6 +218,7 @@ class Publisher:
 
         def write_images(folder: RunFolder) -> None:
             folder.write_images(self._prefix, "images", presenter().shown_samples(found.samples), step, epoch)
+            folder.write_images(self._prefix, "diagnosis", presenter().shown_diagnosis(evaluation), step, epoch)
 
         self._write(write_images)
         self.unfinished = True
@@ -254,6 +255,11 @@ class Publisher:
             self._loggers.each(lambda x: x.log_page(page, step, last))
         self._loggers.each(lambda x: x.finish_evaluation(step))
 
+    def close(self) -> None:
+        """Print the answers of the last evaluation."""
+        path = self.folder.path
+        say(f"{closing(MonitorRun.read(path / run_file(self._prefix)), path)}\n")
+
     def _write_page(self, folder: RunFolder) -> None:
         self.page = folder.write_report()
 
@@ -265,8 +271,6 @@ class Publisher:
 
     def _publish_figure(self, name: str, figure: Figure | Drawing, step: int, epoch: int | None, is_kept: bool) -> None:
         png, when = render(figure), epoch if is_kept else None
-        if epoch is not None:
-            self.latest[name] = png
         self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": png}, step, when))
         if self._writes:  # after the loggers, which take a figure for which the disk has no room
             self.folder.write_figures(self._prefix, {name: png}, step, when)
@@ -326,6 +330,7 @@ def finish_run(publishers: Iterable[Publisher]) -> None:
     """Send the last page of monitors that share it to loggers that did not get each."""
     shown = [publisher for publisher in publishers if publisher.page is not None and publisher.evaluations]
     if shown:
+        shown[-1].write_report()  # once more, since the checkpoint of the last evaluation is there now
         with preserve_rng():
             shown[-1].finish(last=True)
 
@@ -336,6 +341,10 @@ def _wrong(findings: Sequence[Finding]) -> list[str]:
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:
-    """Print the path of each page once: monitors of a Trainer share theirs."""
+    """Print what each monitor found in a few lines, and the path of each page once: monitors of a Trainer share it."""
+    publishers = list(publishers)
+    for publisher in publishers:
+        if publisher.page is not None and publisher.evaluations:
+            publisher.attempt(publisher.close)
     for page in dict.fromkeys(publisher.page for publisher in publishers if publisher.page is not None):
         say(f"Report: {page}")

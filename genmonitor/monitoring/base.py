@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from genmonitor._html import heading_html, png_html, values_html
+from genmonitor._html import heading_html, page_html, values_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._stop import StopEvaluation, stops_alone, stops_when
 from genmonitor._validation import NotFiniteError, check_bool, check_callable, check_one_of
@@ -22,7 +22,6 @@ from genmonitor.distributed import Collective, FailedElsewhereError
 from genmonitor.evaluation.evaluator import (
     PROBE,
     Evaluator,
-    NotFittedError,
     SettingsChangedError,
     check_same_settings,
     commit_evaluation,
@@ -154,18 +153,14 @@ class Monitor:
             print(f"Report: {self.publisher.page}")
 
     def _repr_html_(self) -> str:
-        """Return the last evaluation for a notebook: its table, the latest figures, and a link to the report."""
-        name, count, page = f"{type(self).__name__} {self.prefix}", len(self.history), self.publisher.page
-        if not count:
+        """Return the report for a notebook, as it is in a browser; the last values where there is none."""
+        name, page = f"{type(self).__name__} {self.prefix}", self.publisher.page
+        if not self.history:
             return heading_html(name, "before its first evaluation")
-        try:
-            table = self.evaluator.presenter().summary_html(self.findings, self.history)
-        except NotFittedError:  # loaded from a checkpoint: what it is fitted to comes with training
-            table = values_html(self.history[-1])
-        evaluations = "1 evaluation" if count == 1 else f"{count} evaluations"
-        figures = "".join(f"<div>{png_html(png, figure)}</div>" for figure, png in self.publisher.latest.items())
-        link = "" if page is None else f"<p>Report: <code>{html.escape(str(page))}</code></p>"
-        return heading_html(name, evaluations) + table + figures + link
+        if page is None:  # loaded from a checkpoint, or a trial run
+            return heading_html(name) + values_html(self.history[-1])
+        shown = page_html(page.read_text(encoding="utf-8"), name)
+        return f"{shown}<p>Report: <code>{html.escape(str(page))}</code></p>"
 
     def __repr__(self) -> str:
         settings = f"prefix={self.prefix!r}, n_samples={self.evaluator.n_samples}"

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from genmonitor.plotting.style import (
@@ -33,6 +33,8 @@ _PROPORTIONS, _UNEXPLAINED = "#E69F00", "#D9D9D9"
 _MAP, _BAR, _LINE = 270, 26, 20
 _TITLE, _NOTE = 22, 17
 _MARK = "#D40078"
+_OPACITY = 0.72
+"""Of what differs, over the average image."""
 
 
 def diagnosis_figure(
@@ -105,35 +107,35 @@ def _lines(text: str, length: int) -> list[str]:
 def _draw_map(
     figure: Figure, bottom: float, average: Array, sizes: NDArray[Any], p: NDArray[Any], areas: Sequence[Array]
 ) -> None:
-    """Draw the map with its scale, and outline the areas."""
+    """Draw the map, and outline the areas."""
     ax = add_axes(figure, 18, bottom, _MAP, _MAP)
-    heat = add_map(ax, average, sizes, p)
-    if heat is not None:
-        _, largest = heat.get_clim()
-        ticks = [x for x in (1, 3, 10, 30, 100, 300, 1000, 3000) if largest and x <= largest]
-        place = add_axes(figure, 18, bottom - 18, _MAP, 10)
-        bar = figure.colorbar(heat, cax=place, orientation="horizontal", ticks=ticks, format="%g")
-        bar.minorticks_off()
-        bar.set_label("difference, in standard deviations of chance", fontsize=9, color=INK)
-        bar.ax.tick_params(labelsize=8)
-    else:
-        ax.set_xlabel("no difference beyond chance", fontsize=9, color=INK)
+    ax.imshow(map_pixels(average, sizes, p), interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
+    label = "darker: farther from real images" if _differs(sizes, p).any() else "no difference beyond chance"
+    ax.set_xlabel(label, fontsize=9, color=INK)
     for number, area in enumerate(areas):
         add_outline(ax, boundaries(to_array(area).astype(int), border=True), _MARK if not number else "white", 2, INK)
 
 
-def add_map(ax: Axes, average: Array, sizes: NDArray[Any], p: NDArray[Any]) -> AxesImage | None:
-    """Lay what differs by more than chance over the average image in gray; return it, or None where nothing does."""
+def map_pixels(average: Array, sizes: NDArray[Any], p: NDArray[Any]) -> NDArray[Any]:
+    """Lay what differs by more than chance over the average image in gray: RGB in [0, 1], [H, W, 3].
+
+    Args:
+        average: mean of real images (c, H, W).
+        sizes: of the difference at each pixel (H, W), in standard deviations of chance.
+        p: p-values (H, W).
+    """
     gray = to_array(average).mean(0)
     gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
-    ax.imshow(0.35 + 0.6 * gray, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    ax.set(xticks=[], yticks=[])
-    shown = np.ma.masked_where((p > 0.05) | (sizes <= 0), sizes)
-    if not shown.count():
-        return None
-    return ax.imshow(
-        shown, cmap="YlOrRd", norm=LogNorm(1, max(10.0, float(shown.max()))), alpha=0.72, interpolation="nearest"
-    )
+    below = np.repeat((0.35 + 0.6 * gray)[..., None], 3, axis=2)
+    differs = _differs(sizes, p)
+    norm = LogNorm(1, max(10.0, float(sizes[differs].max(initial=0))))
+    laid = (1 - _OPACITY) * below + _OPACITY * colormaps["YlOrRd"](norm(np.maximum(sizes, 1)))[..., :3]
+    return np.where(differs[..., None], laid, below)
+
+
+def _differs(sizes: NDArray[Any], p: NDArray[Any]) -> NDArray[Any]:
+    return (p <= 0.05) & (sizes > 0)
 
 
 def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], size: int) -> None:

@@ -7,33 +7,21 @@ and matrices may be tensors on any device, numpy arrays or lists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
-from genmonitor._formatting import Band
 from genmonitor.plotting.style import (
     GAP,
     INK,
     Array,
-    Curve,
     add_axes,
-    add_curve,
     add_number,
     add_region_legend,
-    add_target,
     cluster_color,
-    cluster_name,
-    cms_axis,
     colorize,
-    epoch_axis,
-    latest,
     new_figure,
     paste,
     printable,
@@ -45,49 +33,38 @@ from genmonitor.plotting.style import (
 
 Names = Mapping[int, str]
 _NO_NAMES: Names = {}
-COLUMNS, ROWS = 4, 4
+COLUMNS = 4
+SHOWN = 16
+"""Images of a set at most."""
 _MARGIN, _BETWEEN, _HEAD = 18, 36, 92
 
 
-def cluster_map(labels: Array, names: Names = _NO_NAMES) -> Figure:
-    """The clusters as a map with the size of each.
+def cluster_map(labels: Array, names: Names = _NO_NAMES, image: Array | None = None) -> Figure:
+    """Draw the clusters as a map with the size of each, over an average image where one is given.
 
     Args:
         labels: (H, W) int at pixel resolution, 0 for constant sites, 1..C for clusters.
         names: of regions that have one, by label.
+        image: (c, H, W) in any range; its contrast is stretched, its colors become gray.
+
+    Raises:
+        ValueError: If labels and image differ in height or width.
 
     >>> figure = cluster_map([[0, 1], [1, 2]])
     >>> [text.get_text() for text in figure.legends[0].get_texts()]
     ['cluster 1 (2 px)', 'cluster 2 (1 px)', 'constant (1 px)']
     """
-    return _map_figure(to_array(labels), None, "Clusters of pixels", names)
-
-
-def cluster_overlay(labels: Array, image: Array, names: Names = _NO_NAMES) -> Figure:
-    """The map laid over an average real image, so that one sees which part of the image a cluster is.
-
-    Args:
-        labels: (H, W) int at pixel resolution.
-        image: (c, H, W) in any range; its contrast is stretched, its colors become gray.
-        names: of regions that have one, by label.
-
-    Raises:
-        ValueError: If the two differ in height or width.
-    """
-    labels, image = to_array(labels), to_array(image)
-    if image.shape[1:] != labels.shape:
-        raise ValueError(
-            f"Expected `image` of shape [c, H, W] as high and wide as `labels`, but got {list(image.shape)} "
-            f"with labels {list(labels.shape)}. Scale the labels to the image's pixels."
-        )
-    gray = image.mean(0)
-    gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
-    return _map_figure(labels, gray, "Clusters over the average real image", names)
-
-
-def _map_figure(labels: NDArray[Any], image: NDArray[Any] | None, title: str, names: Names) -> Figure:
-    figure = new_figure(760, 600, title)
-    show_regions(add_axes(figure, 18, 18, 520, 520), labels, image)
+    labels, gray = to_array(labels), None
+    if image is not None:
+        gray = to_array(image).mean(0)
+        if gray.shape != labels.shape:
+            raise ValueError(
+                f"Expected `image` of shape [c, H, W] as high and wide as `labels`, but got {list(np.shape(image))} "
+                f"with labels {list(labels.shape)}. Scale the labels to the image's pixels."
+            )
+        gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
+    figure = new_figure(760, 600, "Clusters of pixels" if gray is None else "Clusters over the average real image")
+    show_regions(add_axes(figure, 18, 18, 520, 520), labels, gray)
     add_region_legend(figure, labels, 545 / 760, 540 / 600, names)
     return figure
 
@@ -138,104 +115,6 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
     return figure
 
 
-def cluster_curves(
-    epochs: Curve,
-    curves: Mapping[int, Curve],
-    baseline: Mapping[int, Band],
-    labels: Array,
-    note: str = "",
-    names: Names = _NO_NAMES,
-) -> Figure:
-    """The main view: every cluster's CMS over the epochs, its baseline and the map, in the same colors.
-
-    Points are filled where a region reaches its baseline. The strip in the middle puts the latest value (a disc,
-    numbered for clusters) next to its baseline (a bar).
-
-    Args:
-        epochs: one per evaluation.
-        curves: label 1..C, and perhaps 0 for constant sites, to one CMS per evaluation, nan where none.
-        baseline: label to (low, median, high); may lack some or be empty.
-        labels: (H, W) int at pixel resolution.
-        note: what to say below the title.
-        names: of regions that have one, by label.
-    """
-    figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note)
-
-    ax, strip = add_axes(figure, 92, 52, 426, 360), add_axes(figure, 526, 52, 206, 360)
-    cms_axis((ax, strip), [value for label in curves for value in (*curves[label], *baseline.get(label, ()))])
-    epoch_axis(ax, epochs)
-    drawn = [label for label in (*sorted(curves.keys() - {0}), 0) if label in curves]
-    for place, label in enumerate(drawn):
-        values, band = curves[label], baseline.get(label)
-        add_curve(ax, epochs, values, cluster_color(label), cluster_name(label, names), band[0] if band else -np.inf)
-        add_target(strip, place, label, latest(values), band)
-    strip.set_facecolor("#F6F6F6")
-    strip.set(xlim=(-0.8, len(drawn) - 0.2), xticks=[])
-    strip.tick_params(left=False, labelleft=False)
-    strip.spines["left"].set_visible(False)
-    show_regions(add_axes(figure, 742, 172, 240, 240), to_array(labels))
-    _add_key(figure, bool(baseline), 0 in curves)
-    return figure
-
-
-def _add_key(figure: Figure, with_baseline: bool, with_constant: bool) -> None:
-    """Legend of the marks, below the map, where no curve and no tick is in the way."""
-    handles: list[Any] = [Line2D([], [], marker="o", markersize=10, linestyle="", color=INK, label="latest")]
-    if with_baseline:
-        handles.append(Patch(color=INK, alpha=0.4, linewidth=0, label="baseline: real images"))
-    if with_constant:
-        handles.append(Line2D([], [], linewidth=2, color=cluster_color(0), label="constant pixels"))
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.74, 0.31), "borderpad": 0}
-    figure.legend(handles=handles, **place, fontsize=10, frameon=False, handlelength=1, labelcolor=INK)
-
-
-def sample_grid(
-    images: Array,
-    labels: Array,
-    worst: int | None = None,
-    value_range: tuple[float, float] = (0.0, 1.0),
-    p: str = "",
-    captions: Sequence[str] = (),
-    names: Names = _NO_NAMES,
-) -> Figure:
-    """Generated samples as they are; above them the region that differs most, alone, of those of the first row.
-
-    Args:
-        images: (n, c, H, W); the first 64 or fewer are shown, as many as stay readable.
-        labels: (H, W) int at pixel resolution.
-        worst: the region's label, 0 for the constant sites; None shows none alone.
-        value_range: what to show as black and as white.
-        p: what to say of the region's p-value in the title.
-        captions: of the images, such as their classes; empty for none.
-        names: of regions that have one, by label.
-    """
-    tiles, labels = to_tiles(to_array(images)[:64], value_range), to_array(labels)
-    height, width = tiles.shape[1:3]
-    columns = int(min(np.ceil(np.sqrt(len(tiles))), max(1, 840 // (width + GAP))))
-    tiles = tiles[: columns * max(1, 840 // (height + GAP))]
-    line = 18 if captions else 0  # pixels
-    canvas, corners = paste(np.pad(tiles, ((0, 0), (0, line), (0, 0), (0, 0)), constant_values=1), columns)
-
-    title, note, color = f"{len(corners)} generated samples", "", INK
-    if worst is not None:
-        title = f"{cluster_name(worst, names)} differs from real images" + (f", {p}" if p else "")
-        note = f"first row: {cluster_name(worst, names)} alone, of the samples below it"
-        color = cluster_color(worst) if worst else INK
-        alone, _ = paste(region_alone(tiles[:columns], labels, worst), columns)
-        canvas = np.concatenate([np.pad(alone, ((0, 2 * GAP), (0, 0), (0, 0)), constant_values=1), canvas])
-        corners = [(x, y + height + 2 * GAP) for x, y in corners]
-    head = 74 if note else 52
-    figure = new_figure(max(canvas.shape[1] + 36, 480), canvas.shape[0] + 14 + head, title, note, color)
-    ax = add_axes(figure, 18, 14, canvas.shape[1], canvas.shape[0])
-    ax.imshow(canvas, interpolation="nearest")
-    ax.set_axis_off()
-    for (x, y), caption in zip(corners, captions, strict=False):
-        text = printable(caption, max(1, width // 7))
-        place: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
-        ax.text(x + width / 2, y + height + line / 2, text, fontsize=9, color=INK, **place)
-    return figure
-
-
 def side_by_side(
     sets: Mapping[str, Array],
     labels: Array,
@@ -259,7 +138,7 @@ def side_by_side(
     ['real', 'fake']
     """
     labels, left = to_array(labels), _MARGIN
-    drawn = {name: to_tiles(to_array(images)[: COLUMNS * ROWS], value_range) for name, images in sets.items()}
+    drawn = {name: to_tiles(to_array(images)[:SHOWN], value_range) for name, images in sets.items()}
     pasted = {name: paste(tiles, COLUMNS)[0] for name, tiles in drawn.items()}
     if region is not None:
         for name, tiles in drawn.items():

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from genmonitor._formatting import RESOLUTION, Band, reaches_baseline
 from genmonitor._places import cluster_color as cluster_color
 from genmonitor._places import colorize as colorize
 
@@ -197,38 +195,6 @@ def printable(text: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
-    """Give ``axes`` one y-axis for CMS: distance to 1 on a log scale, so 0.9, 0.99 and 0.999 are equal steps.
-
-    The range covers the finite ``values``, at least a decade. What float32 cannot tell from 1 is drawn at the
-    top, which is then labelled 1.
-    """
-    drawn = np.array([value for value in values if np.isfinite(value)] or [0.9])
-    worst = min(max(1 - drawn.min(), 10 * RESOLUTION) * 1.5, 2.0)
-    best = min((1 - drawn[drawn < 1 - RESOLUTION].max(initial=-1)) / 1.5, worst / 10)
-    ticks = [1 - step * 10.0**power for power in range(0, -7, -1) for step in (1, 0.5, 0.2)]
-    ticks = [tick for tick in ticks if best * 1.3 < 1 - tick < worst]
-    if len(ticks) > 9:
-        ticks = [tick for tick in ticks if tick == 0.5 or not round(np.log10(1 - tick), 6) % 1]
-    names = [f"{tick:.6g}" for tick in ticks]
-    if drawn.max() > 1 - best:
-        ticks, names = [*ticks, 1 - best], [*names, "1"]
-
-    def place(cms: NDArray[Any]) -> NDArray[Any]:
-        return -np.log10(np.maximum(1 - cms, best))
-
-    def cms_at(place: NDArray[Any]) -> NDArray[Any]:
-        return 1 - 10.0 ** -np.asarray(place)
-
-    for ax in axes:
-        ax.set_yscale("function", functions=(place, cms_at))
-        ax.set_ylim(1 - worst, 1 - best)
-        ax.set_yticks(ticks, names)
-        ax.set_yticks([], minor=True)
-        open_axes(ax)
-        ax.set_axisbelow(True)
-
-
 def open_axes(ax: Axes) -> None:
     """Faint horizontal lines, and no frame above and at the right."""
     ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
@@ -248,41 +214,3 @@ def add_picture(figure: Figure, left: float, top: float, picture: NDArray[Any]) 
     ax.imshow(picture, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     return ax
-
-
-def epoch_axis(ax: Axes, epochs: Curve) -> None:
-    """Whole epochs on the x-axis; a single evaluation stands in the middle."""
-    margin = 0.02 * (max(epochs) - min(epochs)) or 1.0
-    ax.set_xlim(min(epochs) - margin, max(epochs) + margin)
-    several = MaxNLocator(nbins=8, integer=True)
-    ax.xaxis.set_major_locator(several if len(set(epochs)) > 1 else FixedLocator(epochs))
-    ax.set_xlabel("epoch", fontsize=11, color=INK)
-    ax.set_ylabel("CMS (higher is better)", fontsize=11, color=INK)
-
-
-def add_curve(ax: Axes, epochs: Curve, values: Curve, color: str, label: str, low: float = -np.inf) -> None:
-    """One curve with gaps at nan, its points hollow below ``low``, the baseline's lower end."""
-    ax.plot(epochs, values, color=color, linewidth=2, label=label, clip_on=False)
-    if len(epochs) <= 50:
-        fill = [color if reaches_baseline(value, low) else "white" for value in values]
-        size = 70 if len(epochs) == 1 else 18
-        ax.scatter(epochs, values, size, fill, edgecolors=color, linewidths=1.2, zorder=2.5, clip_on=False)
-
-
-def add_target(ax: Axes, place: int, number: int, value: float, band: Band | None) -> None:
-    """A region's latest value as a disc (numbered: clusters), its baseline as a bar, and the way still to go."""
-    color = cluster_color(number)
-    if band is not None:
-        low, median, high = band
-        ax.bar(place, high - low, bottom=low, width=0.8, color=color, alpha=0.4, linewidth=0)
-        ax.plot((place - 0.4, place + 0.4), (median, median), color=color, linewidth=2, clip_on=False)
-        ax.plot((place, place), (value, median), color=color, linewidth=2)
-    if np.isfinite(value):
-        ax.plot(place, value, "o", color=color, markersize=13, markeredgecolor="white", clip_on=False)
-        if number:
-            add_number(ax, place, value, number, size=8)
-
-
-def latest(values: Curve) -> float:
-    """The last value that is not nan; nan where there is none."""
-    return next((value for value in reversed(values) if np.isfinite(value)), float("nan"))

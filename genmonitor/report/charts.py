@@ -49,11 +49,10 @@ def _chart(run: MonitorRun, title: str, specs: Sequence[ValueSpec], alerts: Sequ
     scale = scales.pop() if len(scales) == 1 else "linear"
     return {
         "title": title,
-        "note": specs[0].about if len(specs) == 1 else "",
+        "note": specs[0].about if len({spec.about for spec in specs}) == 1 else "",
         "kind": "stack" if scale == "share" else "lines",
         "scale": {"p": "log", "share": "linear"}.get(scale, scale),
         "rule": LEVEL if scale == "p" else None,
-        "bars": True,
         "by": "" if run.compared else by,
         "x": x,
         "steps": [record.get("step") for record in run.records],
@@ -161,19 +160,14 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
 
 
 def _cell(run: MonitorRun, spec: ValueSpec) -> dict[str, str]:
-    """Return the last value, and its baseline where it has one."""
+    """Return the last value, and its baseline where it has one; that of a cosine does not pass 1."""
     value = run.records[-1].get(spec.key)
-    low, high = _ends(run, spec)
+    low, _, high = run.baseline.get(spec.key, _NO_BAND)
+    high = min(high, 1.0) if spec.scale == "cms" and high is not None else high
     return {
         "value": "" if value is None else spec.format(value),
         "baseline": "" if low is None or high is None else f"{spec.format(low)} to {spec.format(high)}",
     }
-
-
-def _ends(run: MonitorRun, spec: ValueSpec) -> tuple[float | None, float | None]:
-    """Return the ends of a value's baseline; those of a cosine do not pass 1, where no value can be."""
-    low, _, high = run.baseline.get(spec.key, _NO_BAND)
-    return low, min(high, 1.0) if spec.scale == "cms" and high is not None else high
 
 
 def value_rows(run: MonitorRun) -> list[dict[str, Any]]:

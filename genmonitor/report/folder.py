@@ -95,7 +95,8 @@ class RunFolder:
             fixed: what holds for the whole run, such as the settings; the heading of its section under "title",
                 baselines as low, median and high under "baseline", the name of the partition's file under "partition".
                 A comparison of two sets names them under "generated_images" and "real_images".
-            evaluations: the oldest first, each with its "values", a "message" about it, and its circumstances.
+            evaluations: the oldest first, each with its "values", a "message" about it, the "headlines" of what
+                was found, and its circumstances.
             declared: the values.
             findings: of the last evaluation.
             notes: each with "text", and "epoch", "step" and "alert", see `Note`.

@@ -118,8 +118,84 @@ function slide(figure, pictures) {
   });
 }
 
+// the first screen: the answers of the evaluation shown, with the figure that belongs to them
+
+function sparkline(place, answers) {
+  const known = answers.filter((answer) => answer.ratio !== null && answer.ratio !== undefined);
+  const height = known.map((answer) => Math.log10(Math.max(answer.ratio, 1)));
+  const low = Math.min(...height), span = Math.max(...height) - low || 1, wide = Math.max(known.length - 1, 1);
+  const points = known.map((_, i) => [4 + (112 * i) / wide, 20 - (16 * (height[i] - low)) / span]);
+  place.setAttribute("viewBox", "0 0 120 24");
+  svg("polyline", { points: points.map((point) => point.join(",")).join(" ") }, place);
+  const dot = svg("circle", { r: 3 }, place);
+  return (answer) => {
+    const [x, y] = points[known.indexOf(answer)] ?? points.at(-1);
+    dot.setAttribute("cx", x);
+    dot.setAttribute("cy", y);
+  };
+}
+
+// rows of examples, with the place of the fault outlined on each
+async function examples(place, strip, { outline, size }) {
+  await strip.ready;
+  const rows = new Map();
+  strip.captions.forEach((caption, i) => rows.set(caption, [...(rows.get(caption) ?? []), i]));
+  place.replaceChildren(...[...rows].map(([caption, numbers]) => {
+    const row = html("figure", numbers.length === 1 ? "single" : "");
+    html("figcaption", "", caption, row);
+    const tiles = html("div", "tiles", "", row);
+    for (const number of numbers) {
+      const tile = html("div", "tile", "", tiles), canvas = strip.tile(number, 0, null);
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", caption);
+      tile.append(canvas);
+      if (outline) svg("path", { d: outline }, svg("svg", { viewBox: `0 0 ${size[1]} ${size[0]}`, "aria-hidden": true }, tile));
+    }
+    return row;
+  }));
+}
+
+function shares(place, bar) {
+  const colors = ["#0072b2", "#56b4e9", "#009e73"];
+  const colorOf = (name, i) => ({ "wrong proportions": "#e69f00", "not explained": "#a8a8a8" })[name] ?? colors[i % 3];
+  const line = html("div", "line"), legend = html("div", "legend");
+  bar.forEach(([name, share], i) => {
+    const part = html("span", "", "", line), entry = html("span", "", "", legend);
+    part.style.cssText = `width:${100 * share}%;background:${colorOf(name, i)}`;
+    html("span", "swatch", "", entry).style.setProperty("--c", colorOf(name, i));
+    entry.append(`${name} ${Math.round(100 * share)} %`);
+  });
+  place.replaceChildren(...(bar.length ? [line, legend] : []));
+}
+
+for (const place of document.querySelectorAll("[data-answers]")) {
+  const { answers, diagnoses } = drawn.sections[place.dataset.answers];
+  const spark = place.querySelector(".spark"), mark = spark && sparkline(spark, answers);
+  const strips = diagnoses.map((about) => Object.assign(new Strip(about), about));
+  followers.push((step) => {
+    const answer = latestAt(answers, step), strip = strips.length && latestAt(strips, step);
+    const pictured = strip ? answers.find((one) => one.step === strip.step) ?? answer : answer;
+    for (const node of place.querySelectorAll("[data-answer]")) {
+      node.textContent = answer[node.dataset.answer] ?? "";
+      node.hidden = !node.textContent;
+    }
+    const link = place.querySelector("[data-link]");
+    link.hidden = !answer.gallery;
+    link.href = answer.gallery || "#";
+    place.querySelector(".next").hidden = !answer.next && !answer.cause;
+    place.querySelector(".texts").replaceChildren(...answer.texts.map((text) => html("p", "", text)));
+    place.classList.toggle("fine", answer.fine === true);
+    place.classList.toggle("wrong", answer.fine === false);
+    if (mark) mark(answer);
+    shares(place.querySelector(".shares"), pictured.bar ?? []);
+    if (!strip) return;
+    place.querySelector(".diagnosis > figcaption").textContent = strip.step === answer.step ? "" : `Pictures of ${whenOf(strip, step)}`;
+    examples(place.querySelector(".examples"), strip, pictured);
+  });
+}
+
 for (const section of document.querySelectorAll("[data-section]")) {
-  const { charts, map, sliders, images, sets, messages } = drawn.sections[section.dataset.section];
+  const { charts, map, sliders, images, sets } = drawn.sections[section.dataset.section];
   const regions = regionsOf(section);
   if (map) drawMap(section.querySelector(".map"), map);
   for (const place of section.querySelectorAll(".chart")) {
@@ -131,22 +207,21 @@ for (const section of document.querySelectorAll("[data-section]")) {
     followers.push((step) => gallery.show(step));
   }
   section.querySelectorAll(".slider").forEach((figure) => slide(figure, sliders[figure.dataset.slider].pictures));
-  const said = section.querySelector(".said");
-  if (said) followers.push((step) => {
-    const number = messages.indexOf(latestAt(messages, step));
-    said.hidden = number === messages.length - 1; // the finding above is of the last
-    said.lastElementChild.textContent = messages[number].text;
-    said.firstElementChild.textContent = `At ${whenOf(messages[number], step)}:`;
-  });
 }
 
 if (drawn.moments.length > 1) {
   const input = document.getElementById("moment");
-  input.addEventListener("input", () => showMoment(Number(input.value)));
+  const choose = (number) => {
+    showMoment(number);
+    if (location.protocol !== "about:") history.replaceState(null, "", `#epoch=${drawn.moments[number].epoch ?? ""}`); // a notebook's frame has no address
+  };
+  input.addEventListener("input", () => choose(Number(input.value)));
   for (const button of document.querySelectorAll(".moment [data-by]")) button.addEventListener("click", () => {
-    showMoment(Math.min(drawn.moments.length - 1, Math.max(0, Number(input.value) + Number(button.dataset.by))));
+    choose(Math.min(drawn.moments.length - 1, Math.max(0, Number(input.value) + Number(button.dataset.by))));
   });
   for (const button of document.querySelectorAll(".go")) button.addEventListener("click", () => showStep(Number(button.dataset.step)));
   document.querySelector(".moment").addEventListener("submit", (event) => event.preventDefault());
-  showMoment(drawn.moments.length - 1);
+  const named = () => drawn.moments.findIndex((moment) => `#epoch=${moment.epoch}` === location.hash);
+  addEventListener("hashchange", () => { if (named() >= 0) showMoment(named()); });
+  showMoment(named() < 0 ? drawn.moments.length - 1 : named());
 } else for (const follow of followers) follow(Infinity);

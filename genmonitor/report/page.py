@@ -5,29 +5,26 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from genmonitor._io import write_text
-from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.evaluation.values import meanings
-from genmonitor.functional.diagnosis.kinds import KINDS
+from genmonitor.report.answers import answers_of, best_of, end_of
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.files import FOLDER, HISTORY, REPORT
 from genmonitor.report.pictures import Pictures
-from genmonitor.report.run import MonitorRun, Note, Run, read_run
+from genmonitor.report.run import MonitorRun, Run, read_run
 
+OPEN_CHARTS = 6
+"""Charts that the page shows at once, the others are folded away."""
 MAX_ALERTS = 5
 """That are shown at once, the latest first; the others are folded away."""
 WHICH_IS_CLOSER = "which is closer"
 """Name of the table of a comparison of two generated sets."""
-GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
 _GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
 
@@ -72,7 +69,7 @@ def _environment() -> Any:
 
 def _render(folder: Path, run: Run) -> str:
     pictures = Pictures(run.monitors)
-    sections = [section(monitor, pictures) for monitor in run.monitors]
+    sections = [section(monitor, pictures, folder) for monitor in run.monitors]
     tables = {f"{of.prefix} {name}": table for of in run.monitors for name, table in of.tables.items()}
     return str(
         _environment()
@@ -81,9 +78,9 @@ def _render(folder: Path, run: Run) -> str:
             title=run_name(folder),
             folder=str(folder.resolve()),
             unreadable=run.unreadable,
-            findings=[summary(monitor) for monitor in run.monitors],
             alerts=_alerts(sections),
             max_alerts=MAX_ALERTS,
+            open_charts=max(1, OPEN_CHARTS // max(1, len(sections))),
             sections=sections,
             moments=_moments(sections),
             drawn=[x["drawn"] for x in sections],
@@ -110,29 +107,13 @@ def _shown(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def summary(run: MonitorRun) -> dict[str, Any]:
-    """Return the findings to look at first of what a monitor left, but for later ones that are alerts too."""
-    if not run.findings:
-        lines, fine = [{"text": run.messages[-1], "cause": "", "gallery": ""}], None
-    else:
-        alerts = {note.text for note in run.notes if note.alert is not None}
-        found = [x for i, x in enumerate(headlines(run.findings)) if not i or x.text not in alerts]
-        lines = [{"text": x.text, "cause": x.cause, "gallery": _gallery(x)} for x in found]
-        fine = found[0].fine
-    return {"prefix": run.prefix, "title": _title(run), "fine": fine, "lines": lines}
-
-
-def _gallery(finding: Finding) -> str:
-    """Return the address of a picture of such a fault; empty where it is no kind of the package's own."""
-    return GALLERY.format(finding.kinds[0].name) if finding.kinds and finding.kinds[0].name in KINDS else ""
-
-
-def section(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
+def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]:
     """Return what the page says and draws of a monitor.
 
     Args:
         run: what it left.
         pictures: of the page.
+        folder: with its files.
     """
     rows = region_rows(run)
     return {
@@ -150,16 +131,9 @@ def section(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
         "stable": any(row["stability"] is not None for row in rows),
         "columns": list(dict.fromkeys(column for row in rows for column in row["cells"])),
         "figures": pictures.latest(run),
-        "about": meanings(list(run.values.values())),
-        "manifest": json.dumps(_abridged(run.manifest), indent=1, ensure_ascii=False),
+        "best": best_of(run, folder),
         "drawn": _drawn(run, pictures),
     }
-
-
-def end_of(run: MonitorRun, alert: Note) -> float | None:
-    """Return the epoch of the first later evaluation that no longer finds what an alert is about; None if all do."""
-    later = (x for x in run.evaluations if x["values"].get("step", -1) > (alert.step or 0))
-    return next((x["values"].get("epoch") for x in later if alert.alert not in x["wrong"]), None)
 
 
 def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
@@ -170,40 +144,15 @@ def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
         "sliders": pictures.sliders(run),
         "images": pictures.images(run),
         "sets": [str(run.manifest.get(name)) for name in ("generated_images", "other_images")] if run.compared else [],
-        "copies": _copies(run),
         "moments": [{"epoch": record.get("epoch"), "step": record.get("step")} for record in run.records],
-        "messages": [] if run.compared else _messages(run),
+        "answers": answers_of(run),
+        "diagnoses": pictures.diagnoses(run),
     }
-
-
-def _messages(run: MonitorRun) -> list[dict[str, Any]]:
-    said = zip(run.records, run.messages, strict=True)
-    return [{"epoch": x.get("epoch"), "step": x.get("step"), "text": text} for x, text in said if text]
-
-
-def _abridged(value: Any) -> Any:
-    """Return what a manifest holds with long lists cut: the file itself has all of them."""
-    if isinstance(value, dict):
-        return {name: _abridged(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        cut = [f"… and {len(value) - 8} more"] if len(value) > 12 else []
-        return [*map(_abridged, value[:8] if cut else value), *cut]
-    return value
 
 
 def _title(run: MonitorRun) -> str:
     title = str(run.manifest.get("title") or run.manifest.get("monitor") or run.prefix)
     return title if run.compared else f"{title} ({run.prefix})"
-
-
-def _copies(run: MonitorRun) -> str:
-    """Say how near the last samples lie to real images, "" where that was not looked for."""
-    strips = run.strips.get("images", [])
-    if not strips or not strips[-1].about["distances"]:
-        return ""
-    times = median(strips[-1].about["distances"])
-    typical = "as far" if 0.9 <= times <= 1.1 else f"{times:.2g} times as far"
-    return f"Samples are {typical} from their nearest real images as other real images are."
 
 
 def history_csv(monitors: Sequence[MonitorRun]) -> str:

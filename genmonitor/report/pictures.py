@@ -29,7 +29,6 @@ MAX_SHOWN = 24
 """Evaluations whose pictures the slider shows: the first, the last, and others evenly between."""
 PLAIN = 40_000
 """Bytes: lines and letters are kept bit for bit, only what is still larger, such as photographs, is not."""
-_DRAWN_BY_THE_PAGE = ("curves", "clusters")
 LOSSLESS_SIDE = 32
 """Images up to this side are kept bit for bit: between so small ones the blocks of a lossy file would show."""
 QUALITY = 80
@@ -44,7 +43,8 @@ class Pictures:
     """
 
     def __init__(self, runs: Sequence[MonitorRun]) -> None:
-        dated = [found for run in runs for found in (*_figures(run, dated=True).values(), run.strips.get("images", []))]
+        dated = [found for run in runs for found in _figures(run, dated=True).values()]
+        dated += [run.strips.get(name, []) for run in runs for name in ("images", "diagnosis")]
         fixed = [_encode(x[-1].path)[0] for run in runs for x in _figures(run, dated=False).values()]
         fixed += [x.path.read_bytes() for run in runs for x in run.strips.get("real", [])]
         left = max(MAX_BYTES - sum(map(len, fixed)), MAX_BYTES // 2)
@@ -77,6 +77,11 @@ class Pictures:
         captions = generated[-1].about["captions"]
         return {"real": real, "other": other, "strips": strips, "of": len(generated), "captions": captions}
 
+    def diagnoses(self, run: MonitorRun) -> list[dict[str, Any]]:
+        """Return the examples of what is wrong, those of some evaluations."""
+        strips = run.strips.get("diagnosis", [])
+        return [_strip(x) for x in self._chosen(strips)] if strips else []
+
     def _chosen(self, pictures: Sequence[Picture]) -> list[Picture]:
         """Choose pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
         size = max(len(_encode(x.path)[0]) for x in {pictures[0], pictures[len(pictures) // 2], pictures[-1]})
@@ -87,9 +92,9 @@ class Pictures:
 
 def _figures(run: MonitorRun, *, dated: bool) -> dict[str, list[Picture]]:
     """Return the figures of each evaluation, or those of the last, without those that the page draws itself."""
-    skipped = _DRAWN_BY_THE_PAGE if run.partition is not None else ()
-    skipped = (*skipped, "samples") if "images" in run.strips else skipped
-    shown = {kind: found for kind, found in run.pictures.items() if kind not in skipped}
+    strips = run.strips
+    drawn = {"clusters": run.partition is not None, "samples": "images" in strips, "diagnosis": "diagnosis" in strips}
+    shown = {kind: found for kind, found in run.pictures.items() if not drawn.get(kind)}
     return {kind: found for kind, found in shown.items() if (found[-1].epoch is not None) is dated}
 
 

@@ -74,6 +74,7 @@ class MonitorRun:
             first, at least one.
         values: declarations by key.
         findings: of the last evaluation, the one to look at first.
+        headlines: the first few of each evaluation.
         baseline: low, median and high of what real images get, by the name of the value.
         notes: the oldest first.
         tables: of the last evaluation, by name.
@@ -93,6 +94,7 @@ class MonitorRun:
     pictures: Mapping[str, list[Picture]] = field(default_factory=dict)
     strips: Mapping[str, list[Picture]] = field(default_factory=dict)
     partition: PixelPartition | None = None
+    headlines: Sequence[Sequence[Finding]] = ()
 
     @classmethod
     def read(cls, path: Path) -> MonitorRun:
@@ -130,6 +132,7 @@ class MonitorRun:
                 _bands(content.get("baseline", {})),
                 [Note(**note) for note in notes],
                 {name: Table(list(x["columns"]), list(map(list, x["rows"]))) for name, x in tables.items()},
+                headlines=[list(map(Finding.from_dict, x.get("headlines", []))) for x in evaluations],
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error

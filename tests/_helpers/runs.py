@@ -93,10 +93,16 @@ def write_evaluation(folder, number, prefix="cms", wrong=("cluster_2",), **fixed
         "baseline": BASELINE,
     }
     message = fixed.pop("message", f"largest contributor at epoch {number - 1}: cluster_2")
-    values = fixed.pop("evaluation", record(number))
+    values, headlines = fixed.pop("evaluation", record(number)), fixed.pop("headlines", [])
     path = changed(folder, prefix, **given | fixed)
     of_all = json.loads(path.read_text())["evaluations"]
-    one = {"values": values, "message": message, "wrong": list(wrong), "global_step": values.get("step")}
+    one = {
+        "values": values,
+        "message": message,
+        "wrong": list(wrong),
+        "global_step": values.get("step"),
+        "headlines": headlines,
+    }
     return changed(folder, prefix, evaluations=[*of_all[: number - 1], one])
 
 

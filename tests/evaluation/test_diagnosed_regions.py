@@ -194,7 +194,7 @@ def test_figures_are_drawn_when_a_diagnosis_is_due(images):
     samples = Samples(images, torch.arange(len(images)))
     found = [_with(*evaluated(evaluator, images, history)) for _ in range(2)]
     drawn = [evaluator.presenter().figures(evaluation, history, samples).keys() for evaluation in found]
-    assert [names >= {"curves", "samples"} for names in drawn] == [True, False]
+    assert ["samples" in names for names in drawn] == [True, False]
     assert [bool(names) for names in drawn] == [True, False]
 
 

@@ -85,7 +85,7 @@ def test_script_names_the_collapsed_class(monkeypatch, capsys, tmp_path):
     figures = tmp_path / "run" / "version_0" / "genmonitor"
     assert str(figures) in said
     written = {path.name for path in figures.iterdir()}
-    assert {"cms_curves.png"} <= written
+    assert "cms_clusters.png" in written
     assert any(name.startswith("diversity_least_varied_epoch_0002") for name in written)
 
 

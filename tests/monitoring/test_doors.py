@@ -122,4 +122,4 @@ def test_a_run_of_wandb_gets_scalars_and_figures(tmp_path, monkeypatch):
     rows = [row for row in read_wandb(tmp_path) if "cms/image" in row]
     expected = [(record["step"], record["image"]) for record in monitor.history]
     assert [(row["trainer/global_step"], row["cms/image"]) for row in rows] == expected
-    assert {"cms/samples/path", "cms/curves/path"} <= set().union(*read_wandb(tmp_path))
+    assert "cms/samples/path" in set().union(*read_wandb(tmp_path))

@@ -220,13 +220,13 @@ def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     )
     train(Generator(), after_epoch=lambda module, step, epoch: monitor.evaluate(module, step=step, epoch=epoch))
     names = {path.name for path in (tmp_path / "genmonitor").iterdir()}
-    assert {"report.html", "cms_run.json", "cms_partition.npz", "cms_curves.png"} <= names
+    assert {"report.html", "cms_run.json", "cms_partition.npz"} <= names
     assert "cms_samples_epoch_0000_step_3.png" in names
     _, manifest = manifests(tmp_path / "genmonitor")
     expected = {"monitor": "LoopMonitor", "seed": 0, "n_samples": N, "processes": 1, "device": "cpu"}
     assert manifest.items() >= expected.items()
     assert monitor.summary().endswith(f"Report: {tmp_path / 'genmonitor' / 'report.html'}")
-    assert "(epoch 1)" in capsys.readouterr().out
+    assert "epoch  1 " in capsys.readouterr().out
     monitor.show()
     assert capsys.readouterr().out == f"{monitor.summary()}\n"
 

@@ -7,8 +7,8 @@ import torch
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
-from genmonitor.plotting.diagnosis import add_map, diagnosis_figure
-from genmonitor.plotting.style import add_axes, new_figure, to_tiles
+from genmonitor.plotting.diagnosis import diagnosis_figure, map_pixels
+from genmonitor.plotting.style import to_tiles
 
 CORNER = np.zeros((8, 8), dtype=bool)
 CORNER[4:, 4:] = True
@@ -47,16 +47,18 @@ def outlines(ax):
     return [x for x in ax.collections if isinstance(x, LineCollection)]
 
 
+def is_gray(pixels):
+    return np.ptp(pixels, axis=2) < 1e-6
+
+
 def test_the_map_is_clear_where_it_may_be_chance():
-    heat = drawn().axes[0].images[1].get_array()
-    np.testing.assert_array_equal(np.ma.getmaskarray(heat), ~CORNER)
-    np.testing.assert_array_equal(heat[CORNER], SIZES[CORNER])
+    np.testing.assert_array_equal(is_gray(map_pixels(IMAGES.mean(0), SIZES, P)), ~CORNER)
 
 
 def test_a_size_that_is_not_above_0_is_left_clear():
     sizes = SIZES.copy()
     sizes[5, 5] = -3
-    assert np.ma.getmaskarray(drawn(sizes=sizes).axes[0].images[1].get_array())[5, 5]
+    assert is_gray(map_pixels(IMAGES.mean(0), sizes, P))[5, 5]
 
 
 def test_images_that_are_not_aligned_have_no_map():
@@ -71,23 +73,10 @@ def test_where_nothing_differs_it_says_so():
     assert ax.get_xlabel() == "no difference beyond chance"
 
 
-@pytest.mark.parametrize(("largest", "last"), [(2.0, 10), (63.0, 30), (5000.0, 3000)])
-def test_the_scale_is_of_the_map(largest, last):
-    figure = drawn(sizes=SIZES * largest / SIZES.max())
-    figure.canvas.draw()
-    heat, scale = figure.axes[0].images[1], figure.axes[1]
-    assert heat.norm.vmax == max(10.0, largest)
-    assert max(scale.get_xticks()) == last
-    assert "standard deviations" in scale.get_xlabel()
-
-
 @pytest.mark.parametrize("level", [0.0, 0.5])
 def test_below_the_map_is_the_average_in_gray(level):
-    figure = new_figure(50, 50, "")
-    ax = add_axes(figure, 0, 0, 50, 50)
     average = torch.full((3, 8, 8), level)
-    assert add_map(ax, average, SIZES, np.ones((8, 8))) is None
-    np.testing.assert_allclose(ax.images[0].get_array(), 0.35)  # constant, and not divided by 0
+    np.testing.assert_allclose(map_pixels(average, SIZES, np.ones((8, 8))), 0.35)  # constant, and not divided by 0
 
 
 def test_every_row_has_its_name_and_at_most_six_images():
@@ -141,7 +130,7 @@ def test_less_than_nothing_is_nothing():
 def test_without_examples_there_is_the_map_alone():
     figure = drawn(examples={})
     assert not rows_of(figure)
-    assert len(figure.axes) == 3
+    assert len(figure.axes) == 2
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-import math
 import subprocess
 import sys
 
 import numpy as np
-import pytest
 
 from genmonitor.plotting.style import (
     GAP,
@@ -12,7 +10,6 @@ from genmonitor.plotting.style import (
     cluster_color,
     cluster_name,
     inmost,
-    latest,
     paste,
     printable,
     to_tiles,
@@ -36,10 +33,6 @@ def test_inmost_point_is_inside_its_region():
     assert inmost(mask) == (2, 2)
 
 
-def test_latest_skips_what_is_missing():
-    assert latest([0.1, 0.5, math.nan]) == pytest.approx(0.5)
-
-
 def test_printable_cuts_long_text():
     assert len(printable("a" * 50, 10)) <= 10
     assert printable("a cat", 10) == "a cat"
@@ -59,7 +52,6 @@ before = dict(matplotlib.rcParams)
 sys.modules["matplotlib.pyplot"] = None
 from genmonitor.plotting import disagreement, diversity, pixel_clusters
 pixel_clusters.cluster_map([[0, 1]]).savefig(f"{sys.argv[1]}/map.png")
-pixel_clusters.cluster_curves([1], {1: [0.9]}, {}, [[0, 1]]).canvas.draw()
 diversity.mode_samples([1.0], torch.zeros(1, 2, 1, 8, 8), [["a", "b"]]).savefig(f"{sys.argv[1]}/modes.png")
 sides = disagreement.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
 disagreement.changed_prompts([sides], (0, 1), "real images").savefig(f"{sys.argv[1]}/prompts.png")

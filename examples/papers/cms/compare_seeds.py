@@ -29,6 +29,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from curves import cms_axis, epoch_axis
 from train import command_line
 
 from genmonitor.callbacks import PixelClusterMonitor
@@ -40,8 +41,6 @@ from genmonitor.plotting.style import (
     add_axes,
     cluster_color,
     cluster_name,
-    cms_axis,
-    epoch_axis,
     new_figure,
     show_regions,
 )

@@ -24,6 +24,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from curves import cms_axis, epoch_axis
 from data import ImageData
 from dcgan import DCGAN
 
@@ -31,7 +32,7 @@ from genmonitor import CosineMeanSimilarity, GaussianKernel, PixelCKA, PixelPart
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Table, curve
 from genmonitor.evaluation.text.table import aligned
-from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, cms_axis, epoch_axis, new_figure
+from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, new_figure
 
 COUNTS = (2, 5, 50)
 

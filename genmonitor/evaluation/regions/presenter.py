@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from genmonitor._formatting import format_cms, format_error_ratio, format_p
+from genmonitor._formatting import format_cms, format_error_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.classes import class_data, class_table
@@ -26,7 +26,7 @@ from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.results import History, Presenter, ShownImages, Table, curve
+from genmonitor.evaluation.results import History, Presenter, ShownImages, Table
 from genmonitor.evaluation.text.diagnosis import capital
 from genmonitor.evaluation.text.table import on_screen
 from genmonitor.functional.diagnosis.kinds import in_words
@@ -35,11 +35,14 @@ from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import diagnosis as diagnosis_plots
 from genmonitor.plotting import pixel_clusters as plots
-from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
+from genmonitor.plotting.style import Drawing, thumbnails, to_array
 
-SAMPLES = 64
 SHOWN = 40
 """Images shown one by one: rows of 4, 5, 8 and 10 are full."""
+EXAMPLES = 6
+"""Images in a row of the diagnosis."""
+MAP = "where images differ: darker is farther from real ones"
+"""Caption of the map of the diagnosis."""
 TABLE_NOTES = {
     "error ratio": "5 × = five times as far from real images as others of these are; p says whether it is more than "
     "chance",
@@ -75,26 +78,22 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         """Return a table of the regions, those that differ most at the last evaluation first."""
         return plain_table(findings, history[-1], self.partition)
 
-    def summary_html(self, findings: Sequence[Finding], history: History) -> str:
-        """Return the same on the map of the regions."""
-        return regions_html(findings, history[-1], self.partition)
-
     def fit_figures(self) -> Mapping[str, Figure]:
-        """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster."""
+        """Draw the cluster map over the average image, and the CKA matrix ordered by cluster."""
         height, width = self.fitted.real.shape[2:]
         return fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the diagnosis, the curves, and samples with the region that differs most.
+        """Return what draws the diagnosis, and samples with the region that differs most.
 
         There are none between two diagnoses: loggers and page draw the curves from the values.
         """
         if evaluation.between:
             return {}
-        regions, findings = self.fitted.regions, evaluation.findings
-        out = evaluation_figures(regions, findings, history, samples.images, self._captions(samples))
-        if not len(samples.images):  # this process drew none
-            del out["samples"]
+        regions, findings, out = self.fitted.regions, evaluation.findings, dict[str, Drawing]()
+        if len(samples.images):  # this process drew some
+            real = {"real": self.fitted.real} if len(self.fitted.real) else {}
+            out["samples"] = side_by_side(regions, findings, real | {"generated": samples.images})
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out
@@ -110,7 +109,8 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
     def shown_samples(self, samples: Samples) -> ShownImages | None:
         """Return generated images, and for each the most similar real one; None where this process has none."""
-        images, captions = samples.images[:SHOWN], self._captions(samples)[:SHOWN]
+        images, prompts = samples.images[:SHOWN], self.prompts
+        captions = [] if prompts is None else [prompts.text(i) for i in samples.indices[:SHOWN].tolist()]
         if not len(images):
             return None
         if self.fitted.nearest is None:
@@ -118,25 +118,32 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         nearest, distances = self.fitted.nearest.find(images)
         return ShownImages(self._tiles(images), captions, self._tiles(nearest), distances)
 
+    def shown_diagnosis(self, evaluation: RegionEvaluation) -> ShownImages | None:
+        """Return the map, real images, the same with the fault, and generated ones; None without a diagnosis."""
+        diagnosis = evaluation.diagnosed.diagnosis
+        if diagnosis is None or not diagnosis.examples:
+            return None
+        rows = {name: self._tiles(images[:EXAMPLES]) for name, images in diagnosis.examples.items()}
+        if diagnosis.map is not None:
+            sizes, p = (to_array(diagnosis.map[name]) for name in ("map", "p_map"))
+            heat = diagnosis_plots.map_pixels(to_array(diagnosis.average), sizes, p)
+            rows = {MAP: thumbnails(np.moveaxis(heat, 2, 0)[None], (0.0, 1.0))} | rows
+        captions = [name for name, tiles in rows.items() for _ in tiles]
+        return ShownImages(np.concatenate(list(rows.values())), captions)
+
     def _tiles(self, images: Tensor) -> NDArray[Any]:
         return thumbnails(to_array(images), self.fitted.regions.value_range)
 
-    def _captions(self, samples: Samples) -> list[str]:
-        """Return the prompts of the samples that figures show, none where there are no prompts."""
-        return [] if self.prompts is None else [self.prompts.text(i) for i in samples.indices[:SAMPLES].tolist()]
-
 
 def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
-    """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster.
+    """Draw the cluster map over the average image, and the CKA matrix ordered by cluster.
 
     Args:
         regions: what was found.
         size: height and width of an image, which a site encoder may have made smaller.
     """
     labels, names = image_labels(regions.partition, size), regions.partition.given_names()
-    out = {"clusters": plots.cluster_map(labels, names)}
-    if regions.average is not None:
-        out["clusters_over_average"] = plots.cluster_overlay(labels, regions.average, names)
+    out = {"clusters": plots.cluster_map(labels, names, regions.average)}
     if regions.cka is not None:
         out["cka"] = plots.cka_matrix(regions.cka, regions.partition.labels)
     return out
@@ -179,43 +186,22 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     return {"diagnosis": drawn, "single_samples": odd}
 
 
-def evaluation_figures(
-    regions: Regions,
-    findings: Sequence[Finding],
-    history: History,
-    images: Tensor,
-    captions: Sequence[str] = (),
-) -> dict[str, Drawing]:
-    """Return what draws the curves of the regions, and samples with the region that differs most.
+def side_by_side(regions: Regions, findings: Sequence[Finding], sets: Mapping[str, Tensor], note: str = "") -> Drawing:
+    """Return what draws images of each set, above them the region alone that differs most.
 
     Args:
         regions: what was found.
-        findings: of the last evaluation, the one to look at first.
-        history: the records so far.
-        images: generated [n, C, H, W].
-        captions: of the images, such as their prompts; empty for none.
+        findings: of the evaluation; that of a region comes before an area of the diagnosis.
+        sets: name to images [n, C, H, W].
+        note: below the title.
     """
-    names, baseline, given = regions.partition.regions(), regions.baseline, regions.partition.given_names()
-    labels = image_labels(regions.partition, (images.shape[2], images.shape[3]))
     verdict = next((x for x in findings if x.area.region is not None), findings[0])
-    region = names.get(verdict.area.region or "") if verdict.fine is False else None
-    p = "" if region is None or verdict.p is None else format_p(verdict.p)
-    by_region = {label: curve(history, name) for name, label in names.items()}
-    bands = {label: baseline[name] for name, label in names.items() if name in baseline}
-    shown, value_range = _shown(images, regions.value_range)
-    return {
-        "curves": partial(plots.cluster_curves, curve(history, "epoch"), by_region, bands, labels, str(verdict), given),
-        "samples": partial(plots.sample_grid, shown, labels, region, value_range, p, captions, given),
-    }
-
-
-def _shown(images: Tensor, value_range: tuple[float, float]) -> tuple[NDArray[Any], tuple[float, float]]:
-    """Return the images that are drawn, no larger than they are drawn, and what to show as black and as white."""
-    some = to_array(images[:SAMPLES])
-    if max(some.shape[2:]) <= THUMBNAIL:
-        return some, value_range
-    small: NDArray[Any] = np.round(255 * np.moveaxis(thumbnails(some, value_range), 3, 1)).astype(np.uint8)
-    return small, (0.0, 255.0)
+    label = regions.partition.regions().get(verdict.area.region or "")
+    height, width = next(iter(sets.values())).shape[2:]
+    shown = {name: to_array(images[: plots.SHOWN]) for name, images in sets.items()}
+    title = str(verdict).split(". ")[0].removesuffix(".")
+    labels = image_labels(regions.partition, (height, width))
+    return partial(plots.side_by_side, shown, labels, label, regions.value_range, title, note)
 
 
 def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:

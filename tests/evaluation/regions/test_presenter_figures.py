@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
 
-import numpy as np
-import pytest
 import torch
 
 from genmonitor import GaussianKernel, PixelPartition, diagnose
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
-from genmonitor.evaluation.regions.presenter import diagnosis_figures, evaluation_figures, fit_figures
+from genmonitor.evaluation.regions.presenter import diagnosis_figures, fit_figures, side_by_side
 from genmonitor.evaluation.results import curve
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
@@ -32,7 +30,7 @@ HISTORY = [record(0), record(1, gap=0.5, cluster_1=0.7)]
 
 
 def figures(history, images=IMAGES):
-    return evaluation_figures(regions(), RegionFindings.of(PARTITION).find(history), history, images)
+    return side_by_side(regions(), RegionFindings.of(PARTITION).find(history), {"real": images, "generated": images})()
 
 
 def titles(figure):
@@ -47,7 +45,7 @@ def test_curve_has_nan_where_an_evaluation_lacks_the_value():
 
 def test_fit_figures_of_found_regions():
     found = regions(cka=torch.eye(6), average=IMAGES.mean(0))
-    assert fit_figures(found, (4, 6)).keys() == {"clusters", "clusters_over_average", "cka"}
+    assert fit_figures(found, (4, 6)).keys() == {"clusters", "cka"}
 
 
 def test_fit_figures_of_regions_from_a_saved_state():
@@ -59,37 +57,16 @@ def test_fit_figures_are_as_large_as_the_image():
     assert drawn.shape[:2] == (4, 6)
 
 
-def test_evaluation_figures():
-    drawn = figures(HISTORY)
-    assert drawn.keys() == {"curves", "samples"}
-
-
 def words_of_samples(history):
-    figure = figures(history)["samples"]()
-    return " ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
+    return " ".join(part.get_text() for part in figures(history).findobj(lambda part: hasattr(part, "get_text")))
 
 
-def test_sample_grid_names_the_region_that_differs_most():
-    assert "cluster 2 differs from real images, p = 0.005" in words_of_samples(HISTORY)
+def test_samples_name_the_region_that_differs_most():
+    assert "cluster_2 (upper right) differs from real images" in words_of_samples(HISTORY)
 
 
-def test_sample_grid_names_no_region_where_none_differs():
-    assert "differs" not in words_of_samples([record(0, p_2=0.06)])
-
-
-@pytest.mark.parametrize("name", ["cluster_1", "cluster_2", "constant"])
-def test_curves_draw_every_region(name):
-    figure = figures(HISTORY)["curves"]()
-    drawn = [list(line.get_ydata()) for axes in figure.axes for line in axes.lines]
-    assert curve(HISTORY, name) in drawn
-
-
-def test_large_samples_are_made_smaller_before_they_are_drawn():
-    large = torch.rand(2, 1, 4, 6).repeat_interleave(64, 2).repeat_interleave(64, 3)
-    shown, value_range = figures(HISTORY, large)["samples"].args[0:4:3]
-    assert shown.shape == (2, 3, 85, 128)
-    assert (shown.dtype, value_range) == (np.uint8, (0.0, 255.0))
-    assert abs(float(shown.mean()) / 255 - float(large.mean())) < 0.01
+def test_samples_name_no_region_where_none_differs():
+    assert "cluster" not in words_of_samples([record(0, p_2=0.06)])
 
 
 def bars(fake, real):

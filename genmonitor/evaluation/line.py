@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from genmonitor._formatting import format_p, format_ratio
-from genmonitor.evaluation.findings import Finding
+from genmonitor._formatting import format_p, times_real
+from genmonitor.evaluation.findings import ALERT_RATIO, Finding
 from genmonitor.evaluation.text.diagnosis import percent, with_strength
 from genmonitor.evaluation.values import ValueSpec, lookup
 
@@ -50,7 +50,7 @@ def evaluation_line(
     if best_key is not None and best_key in record:
         spec = lookup(values, best_key)
         head += f"{_amount(spec, record[best_key]):>13}"
-        status = _change(spec, history)
+        status = change(spec, history)
     if alerts:
         status = _alert(alerts, values, history)
     back = [x.area.name for x in findings if x.verdict == "recovered"]
@@ -101,31 +101,32 @@ def clipped(text: str, room: int) -> str:
 
 def _amount(spec: ValueSpec, value: float) -> str:
     """Return a value in words; a ratio below 1 is chance and counts as 1."""
-    return f"{_ratio(value)} × real" if spec.unit == "×" else f"{spec.title} {spec.format(value)}"
+    return f"{times_real(value)} × real" if spec.unit == "×" else f"{spec.title} {spec.format(value)}"
 
 
 def _number(spec: ValueSpec, value: float) -> str:
-    return _ratio(value) if spec.unit == "×" else spec.format(value)
+    return times_real(value) if spec.unit == "×" else spec.format(value)
 
 
-def _ratio(value: float) -> str:
-    return "1" if value < 1 else format_ratio(value).removesuffix(" ×")
+def change(spec: ValueSpec, history: Records) -> str:
+    """Return if the last evaluation is better than the one before, and which is the best.
 
-
-def _change(spec: ValueSpec, history: Records) -> str:
-    """Say if the last evaluation is better than the one before, and what the best one is."""
+    Args:
+        spec: declaration of the value that orders evaluations, low for better ones.
+        history: the records so far.
+    """
     known = [record for record in history if spec.key in record]
     *earlier, now = [record[spec.key] for record in known]
     if not earlier:
         return "first evaluation"
-    best = min(earlier)
+    best, was = min(earlier), _number(spec, earlier[-1])
     if now < best:
-        return f"better (was {_number(spec, earlier[-1])}), best so far"
+        return "as before, best so far" if _number(spec, now) == was else f"better (was {was}), best so far"
     at_best = f"{_number(spec, best)} at epoch {known[earlier.index(best)].get('epoch', 0):g}"
-    if _number(spec, now) == _number(spec, best):
-        return f"as good as the best, {at_best}"
+    if now <= ALERT_RATIO * max(best, 1.0):
+        return f"near the best ({at_best})"
     if now < earlier[-1]:
-        return f"better (was {_number(spec, earlier[-1])}), best {at_best}"
+        return f"better (was {was}), best {at_best}"
     return f"worse than best ({at_best})"
 
 

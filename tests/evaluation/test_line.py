@@ -5,7 +5,7 @@ import pytest
 
 from genmonitor._io import COLORS, colored
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
-from genmonitor.evaluation.text.line import WIDTH, brief, clipped, evaluation_line
+from genmonitor.evaluation.line import WIDTH, brief, clipped, evaluation_line
 from genmonitor.evaluation.values import ValueSpec
 
 KEY = "error_ratio_image"
@@ -29,9 +29,10 @@ def line(findings, history, alerts=()):
     [
         ([35.0], "epoch  3    35 × real   first evaluation"),
         ([35.0, 28.0], "epoch  4    28 × real   better (was 35), best so far"),
+        ([28.01, 28.0], "epoch  4    28 × real   as before, best so far"),
         ([40.0, 67.0], "epoch  4    67 × real   worse than best (40 at epoch 3)"),
         ([28.0, 67.0, 40.0], "epoch  5    40 × real   better (was 67), best 28 at epoch 3"),
-        ([28.0, 28.01], "epoch  4    28 × real   as good as the best, 28 at epoch 3"),
+        ([28.0, 28.01], "epoch  4    28 × real   near the best (28 at epoch 3)"),
         ([9.4, 0.7], "epoch  4     1 × real   better (was 9.4), best so far"),
     ],
 )

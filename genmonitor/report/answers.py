@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the first screen of the page answers: better or not, where and what, how sure, what to keep and what to try."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from genmonitor._formatting import format_p, times_real
+from genmonitor.evaluation.findings import Area, Finding, differs, headlines
+from genmonitor.evaluation.line import WIDTH, change, clipped
+from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.text.diagnosis import capital, percent, with_strength
+from genmonitor.evaluation.values import lookup
+from genmonitor.functional.diagnosis.kinds import KINDS
+from genmonitor.plotting.style import boundaries
+from genmonitor.report.run import MonitorRun, Note
+
+RATIO = "error_ratio_image"
+"""Key of the value that orders evaluations."""
+GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
+PROPORTIONS, REST = "wrong proportions", "not explained"
+
+
+def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
+    """Return the answers of each evaluation as plain data, the oldest first.
+
+    Args:
+        run: what a monitor left.
+    """
+    alerts = {note.text for note in run.notes if note.alert is not None}
+    spec, so_far, out = lookup(run.values, RATIO), list[Record](), []
+    told = [*run.headlines[:-1], run.headlines[-1] or headlines(run.findings)]
+    for record, message, given in zip(run.records, run.messages, told, strict=True):
+        findings = given or [Finding(message, Area(""), "", None)]
+        moment = {"epoch": record.get("epoch"), "step": record.get("step"), "ratio": record.get(RATIO)}
+        trend = {"better": "", "trend": ""}
+        if RATIO in record:
+            so_far.append(record)
+            first = f"{times_real(so_far[0][RATIO])} → " if len(so_far) > 1 else ""
+            trend = {"better": capital(change(spec, so_far)), "trend": f"{first}{times_real(record[RATIO])} × real"}
+        others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
+        out.append({**moment, **trend, **_finding(findings[0], record), "texts": others})
+    return out
+
+
+def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
+    """Return the evaluation to keep with its checkpoint's file; None for a monitor that does not rank, or compares.
+
+    Args:
+        run: what a monitor left.
+        folder: the one with its files.
+    """
+    known = [x for x in run.evaluations if RATIO in x["values"] and "epoch" in x["values"]]
+    if not known or run.compared:
+        return None
+    best = min(known, key=lambda x: x["values"][RATIO])
+    values = best["values"]
+    path = find_checkpoint(folder.parent, int(values["epoch"]), best.get("global_step"))
+    ratio = f"{times_real(values[RATIO])} × real"
+    return {"epoch": values["epoch"], "step": values.get("step"), "ratio": ratio, "file": "" if path is None else path}
+
+
+def closing(run: MonitorRun, folder: Path) -> str:
+    """Return the answers of the last evaluation, and which to keep, as lines for the terminal.
+
+    Args:
+        run: what a monitor left.
+        folder: the one with its files.
+    """
+    last, best = answers_of(run)[-1], best_of(run, folder)
+    better, keep = "", ""
+    if best is not None:
+        better = f"{last['trend']}, {last['better'].lower()}"
+        keep = f"epoch {best['epoch']:g} ({best['ratio']}){best['file'] and ', '}{best['file']}"
+    told = {
+        "Better?": better,
+        "Where": last["where"],
+        "What": ", ".join(filter(None, [last["what"], last["share"]])),
+        "Sure?": f"{last['sure']} ({last['p']})" if last["p"] else "",
+        "To try": last["next"],
+        "Keep": keep,
+    }
+    return "\n".join(clipped(f"{name:<9}{text}", WIDTH) for name, text in told.items() if text)
+
+
+def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
+    """Return the checkpoint whose name says that it is of an epoch and step, as a path below the run's folder.
+
+    Args:
+        run: its folder.
+        epoch: of the evaluation.
+        step: the trainer's; None where that is not known.
+    """
+    wanted = {"epoch": epoch, "step": step}
+    for path in sorted([*run.glob("*.ckpt"), *run.glob("checkpoints/*.ckpt")]):
+        named = re.findall(r"(epoch|step)=(\d+)", path.name)
+        if named and all(int(number) == wanted[name] for name, number in named):
+            return path.relative_to(run).as_posix()
+    return None
+
+
+def end_of(run: MonitorRun, alert: Note) -> float | None:
+    """Return the epoch of the first later evaluation that no longer finds what an alert is about; None if all do."""
+    later = (x for x in run.evaluations if x["values"].get("step", -1) > (alert.step or 0))
+    return next((x["values"].get("epoch") for x in later if alert.alert not in x["wrong"]), None)
+
+
+def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
+    """Return place, kind, certainty and remedy of the finding to look at first."""
+    at = "" if first.as_of is None else f" (as at epoch {first.as_of:g})"
+    mask, kinds = first.area.mask, first.kinds
+    known = KINDS.get(kinds[0].name) if kinds else None
+    what = " and ".join(map(with_strength, kinds)) or first.verdict or first.text
+    whole = first.area.region == "image" or (mask is not None and bool(mask.all()))
+    return {
+        "fine": first.fine,
+        "where": "whole image" if whole else str(first.area),
+        "what": ("no difference beyond chance" if first.fine else what) + at,
+        "share": f"{percent(sum(kind.share for kind in kinds))} explained" if kinds else "",
+        "sure": "not tested" if first.p is None else "yes" if differs(first.p) else "no",
+        "p": "" if first.p is None else format_p(first.p),
+        "next": known.remedy if known else "",
+        "cause": f"Usual cause: {known.cause}. Source: {known.source}." if known and known.cause else first.cause,
+        "gallery": GALLERY.format(kinds[0].name) if known else "",
+        "outline": "" if whole or mask is None else _outline(mask),
+        "size": [1, 1] if mask is None else list(mask.shape),
+        "bar": _shares(first, record, whole),
+    }
+
+
+def _shares(finding: Finding, record: dict[str, float], whole: bool) -> list[tuple[str, float]]:
+    """Return what the distance is made of; nothing where nothing was explained."""
+    parts = [(with_strength(kind), max(kind.share, 0.0)) for kind in finding.kinds]
+    if whole and not any(kind.name == "modes" for kind in finding.kinds):
+        parts.append((PROPORTIONS, max(record.get("proportions", 0.0), 0.0)))
+    total = sum(share for _, share in parts)
+    if not total or finding.fine:
+        return []
+    parts.append((REST, max(0.0, 1 - total)))
+    return [(name, share / max(total, 1.0)) for name, share in parts if share >= 0.005]
+
+
+def _outline(mask: Tensor) -> str:
+    """Return the edges of a mask [h, w] as an SVG path."""
+    segments = boundaries(mask.numpy().astype(int), border=True) + 0.5
+    return "".join(f"M{x0:g} {y0:g}L{x1:g} {y1:g}" for (x0, y0), (x1, y1) in segments.tolist())

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from _helpers.runs import COMPARED, changed, make_run, record, write_evaluation
+
+from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.functional.diagnosis.kinds import KINDS
+from genmonitor.report.answers import answers_of, best_of, find_checkpoint
+from genmonitor.report.run import MonitorRun
+
+CORNER = torch.tensor([[False, False], [False, True]])
+
+
+def said(kinds=(), mask=CORNER, fine=False, p=0.001, **others):
+    area = Area("lower right", mask=mask)
+    return Finding("Lower right: x.", area, "too dark", None, fine, p, kinds=tuple(kinds), **others)
+
+
+def answered(folder, findings=(), ratios=(40.0, 28.0), **values):
+    for number, ratio in enumerate(ratios, 1):
+        found = [finding.to_dict() for finding in findings]
+        of = record(number, error_ratio_image=ratio, **values)
+        write_evaluation(folder, number, evaluation=of, headlines=found, findings=found)
+    return answers_of(MonitorRun.read(folder / "cms_run.json"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_run(tmp_path, evaluations=0)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "better", "trend"),
+    [
+        ([40.0], "First evaluation", "40 × real"),
+        ([159.0, 28.0], "Better (was 159), best so far", "159 → 28 × real"),
+        ([159.0, 28.0, 31.0], "Near the best (28 at epoch 1)", "159 → 31 × real"),
+        ([159.0, 28.0, 67.0], "Worse than best (28 at epoch 1)", "159 → 67 × real"),
+    ],
+)
+def test_better_or_worse(folder, ratios, better, trend):
+    last = answered(folder, ratios=ratios)[-1]
+    assert (last["better"], last["trend"]) == (better, trend)
+
+
+def test_where_what_and_what_to_try(folder):
+    noise, dark = FaultKind("noisy", 0.1, "of the range", 0.5), FaultKind("darker", 0.2, "of the range", 0.2)
+    last = answered(folder, [said([noise, dark])])[-1]
+    assert (last["where"], last["share"]) == ("lower right", "70 % explained")
+    assert last["what"].startswith("noise 0.1 of the range and ")
+    assert last["next"] == KINDS["noisy"].remedy
+    assert KINDS["noisy"].source in last["cause"]
+    assert (last["sure"], last["p"]) == ("yes", "p = 0.001")
+    assert last["outline"] == "M1 1L1 2M2 1L2 2M1 1L2 1M1 2L2 2"
+    assert [share for _, share in last["bar"]] == pytest.approx([0.5, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("name", [*KINDS, "mine"])
+def test_every_kind_has_its_answers(folder, name):
+    last = answered(folder, [said([FaultKind(name, 0.8, "px", 0.9)], cause="Usual cause: one.")])[-1]
+    assert last["what"]
+    assert bool(last["gallery"]) == (name != "mine")
+    assert last["cause"]
+
+
+def test_proportions_are_a_part_of_the_whole_image_alone(folder):
+    noise, everywhere = FaultKind("noisy", 0.1, "of the range", 0.5), torch.ones(2, 2, dtype=torch.bool)
+    last = answered(folder, [said([noise], everywhere)], proportions=0.7)[-1]
+    assert (last["where"], last["outline"]) == ("whole image", "")
+    assert last["bar"] == [
+        ("noise 0.1 of the range", pytest.approx(0.5 / 1.2)),
+        ("wrong proportions", pytest.approx(0.7 / 1.2)),
+    ]
+
+
+def test_nothing_wrong_and_not_tested(folder):
+    fine = answered(folder, [said(fine=True, p=0.4)])[-1]
+    assert (fine["what"], fine["sure"], fine["bar"]) == ("no difference beyond chance", "no", [])
+    assert answered(folder, [said(p=None)])[-1]["sure"] == "not tested"
+
+
+def test_evaluation_without_findings_has_its_message(folder):
+    assert answered(folder)[-1]["texts"] == ["largest contributor at epoch 1: cluster_2"]
+
+
+def test_finding_of_an_earlier_diagnosis_says_so(folder):
+    assert answered(folder, [said(as_of=4.0)])[-1]["what"] == "too dark (as at epoch 4)"
+
+
+def test_evaluation_to_keep_and_its_file(folder):
+    answered(folder, ratios=(159.0, 28.0, 67.0))
+    run = MonitorRun.read(folder / "cms_run.json")
+    assert best_of(run, folder) == {"epoch": 1, "step": 19, "ratio": "28 × real", "file": ""}
+    (folder.parent / "checkpoints").mkdir()
+    for name in ("epoch=0-step=9.ckpt", "best-epoch=1.ckpt", "last.ckpt"):
+        (folder.parent / "checkpoints" / name).touch()
+    assert best_of(run, folder)["file"] == "checkpoints/best-epoch=1.ckpt"
+    assert find_checkpoint(folder.parent, 0, 9) == "checkpoints/epoch=0-step=9.ckpt"
+    assert find_checkpoint(folder.parent, 0, 8) is None
+    changed(folder, **COMPARED)
+    assert best_of(MonitorRun.read(folder / "cms_run.json"), folder) is None
