@@ -148,6 +148,7 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
     figures = {**comparison.diagnosis_figures(), **fitted, "samples": comparison.figure()}
     for name, shown in comparison.shown_images().items():
         folder.write_images(PREFIX, name, shown, step=0)
+    folder.write_images(PREFIX, "diagnosis", evaluator.presenter().shown_diagnosis(comparison.evaluations[0]), step=0)
     tables = {} if comparison.table is None else {WHICH_IS_CLOSER: comparison.table}
     if comparison.classes:
         tables["classes"] = class_table(class_data(comparison.classes))
