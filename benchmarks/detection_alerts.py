@@ -14,10 +14,9 @@ from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor import GaussianKernel
-from genmonitor.evaluation.findings import ALERT_RATIO, DegradationDetector
 from genmonitor.evaluation.regions.finder import Regions
-from genmonitor.evaluation.regions.findings import BestSoFar
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
+from genmonitor.evaluation.regions.tracker import RegionTracker
 from genmonitor.functional.discrepancy import view_kernels, views_state
 from genmonitor.images.split import DRAWS
 
@@ -73,7 +72,7 @@ def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[li
     training, real = source.draw(generator)
     views = {name: of.balanced(training) for name, of in view_kernels([training], source.partition).items()}
     compared = RealRegions(Compared(source.partition, GaussianKernel(1.0), views_state(views), None, seed), real)
-    best, detector, out = BestSoFar(), DegradationDetector(), []
+    tracker, out = RegionTracker(), []
     measure = compared.measure
     draws = [measure(source.draw(generator)[1], testable=False).error for _ in range(DRAWS)]
     chance = {name: median(draw[name] for draw in draws) for name in draws[0]}
@@ -81,8 +80,6 @@ def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[li
     for i in range(evaluations):
         found = measure(spoil(source.draw(generator)[0], i, generator))
         ratios = regions.error_ratios(found.error)
-        scores = {name: z for name, z in best.scores(found.influence).items() if name != "image"}
-        far = best.farther_by(ratios, ALERT_RATIO)
-        best.update(found.influence, ratios, i)
-        out.append(sorted(detector.update(scores, far)))
+        scores = {name: z for name, z in tracker.scores(found.influence).items() if name != "image"}
+        out.append(sorted(change.name for change in tracker.update(found.influence, ratios, scores, i)))
     return out

@@ -30,11 +30,8 @@ class DiversityMonitor(PromptedMonitor):
     close images are to their prompts, beside `/clip_score_shuffled`, the same with the prompts of others, and
     `/real_clip_score`, that of real images with their captions if they have any; prompts that may be ignored are named,
     and the report has a table of all. With real images also `diversity/precision`, `/recall`, `/density`, `/coverage`
-    (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get; and
-    where these have labels or captions like the prompts, `diversity/p_class` in (0, 1], the smallest p-value of a
-    prompt: the features of each one's images are tested against those of its real images, with one level for all (see
-    `two_sample_test_by_class`), prompts that differ are named, and the report has a table of all. A prompt needs 8
-    images on each side. And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
+    (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get.
+    And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
 
@@ -64,8 +61,7 @@ class DiversityMonitor(PromptedMonitor):
         num_features: random Fourier features of each Gaussian kernel.
         rcond: see `ScendiScore`.
         calibration: of the output encoder's features, from `genmonitor.functional.calibrate` or `W1KPCalibration.load`;
-            with it W1KP is measured, and figures show the least varied prompts, each with its two most similar images,
-            and how many images a prompt is good for.
+            with it W1KP is measured.
         extra_metrics: a MetricCollection, or a dictionary of metrics, that take features by `update(features)`,
             `update(features, real=...)` or, of outputs and prompts, `update(outputs, prompts)`: such as
             `{"vendi_2": VendiScore(order=2), "novel": PromptSplit(num_modes=5)}`, the latter being KEN against real

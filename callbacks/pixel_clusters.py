@@ -169,7 +169,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: Callable[[], Samples] | None = None
     ) -> Record | None:
         """Evaluate as every monitor does; the last evaluation of a fit, and one outside of it, have a diagnosis."""
-        self.evaluator.is_last = trainer.state.fn != "fit" or ends_here(trainer)
+        self.evaluator.diagnoses.is_last = trainer.state.fn != "fit" or ends_here(trainer)
         return super().evaluate(trainer, pl_module, draw)
 
     @property

@@ -30,6 +30,7 @@ from curves import curves_of
 from genmonitor import PRDC, RKEScore, diagnose
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.regions.presenter import diagnosis_figures
+from genmonitor.functional import band_energy_test
 from genmonitor.plotting.style import add_axes, new_figure
 from genmonitor.report.run import read_run
 
@@ -145,7 +146,7 @@ def draw_details(folder: Path) -> None:
     pieces = pieces[torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))]
     real, fake = pieces[::2], pieces[1::2]
     fake = 0.4 * fake + 0.6 * avg_pool2d(fake, 3, 1, 1, count_include_pad=False)
-    bands = diagnose(fake, real, aligned=False).bands
+    bands = band_energy_test(fake, real)
     figure = new_figure(480, 300, "Energy of generated images by size of detail", "real images: 100 %")
     axes = add_axes(figure, 60, 30, 400, 200)
     ends = [*(f"{low}-{2 * low} px" for low in bands.wavelengths[:-1]), f"{bands.wavelengths[-1]} px and more"]

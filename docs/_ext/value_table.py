@@ -23,7 +23,7 @@ BETTER = {"high": "higher", "low": "lower", None: ""}
 def declared() -> dict[str, Collection[ValueSpec]]:
     """Return the declarations of each monitor: of two regions and the constant pixels, or of two classes."""
     prompts, regions = range(2), ["cluster_1", "cluster_2", "constant"]
-    diversity = [*diversity_values(1000, True, True, True), *FIDELITY, P_CLASS]
+    diversity = [*diversity_values(1000, True, True, True), *FIDELITY]
     diversity += DiversityEvaluator(DiversitySettings.of(prompts)).values()
     of_regions = RegionValues(regions, ["image", "product", "mmd", *regions]).specs
     return {

@@ -27,7 +27,7 @@ from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation import Comparison, RegionSettings, compare
-from genmonitor.evaluation.classes import P_CLASS, class_data, class_table
+from genmonitor.evaluation.classes import P_CLASS, class_table
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition, load_partition, region_key
@@ -151,7 +151,7 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
     folder.write_images(PREFIX, "diagnosis", evaluator.presenter().shown_diagnosis(comparison.evaluations[0]), step=0)
     tables = {} if comparison.table is None else {WHICH_IS_CLOSER: comparison.table}
     if comparison.classes:
-        tables["classes"] = class_table(class_data(comparison.classes))
+        tables["classes"] = class_table(comparison.classes)
     found = Measurement(
         title="Comparison",
         findings=comparison.findings,

@@ -31,13 +31,13 @@ from genmonitor.evaluation.prompts.disagreement import (
     DRAWN_MODES,
     LEAST,
     DisagreementEvaluation,
-    DisagreementFigures,
+    DisagreementPresenter,
     disagreement_finding,
     most_of,
 )
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
-from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
@@ -235,8 +235,7 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     reference = replace(found.reference, shown=thumbnail(images[1].read(of_others)))
     changed = [(prompt, share) for prompt, share in found.found.differing if share >= LEAST]
     shown = replace(found, found=replace(found.found, changed=changed), current=current, reference=reference)
-    figures = DisagreementFigures(shown, prompts, against, bounds, name)
-    return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})
+    return DisagreementPresenter(prompts, against, bounds, model=name).drawings(shown)
 
 
 def _drawn_modes(found: Disagreement, images: tuple[ImageSet, ImageSet]) -> list[ModePrompts]:

@@ -26,10 +26,10 @@ from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.diversity import REAL, SCORES, DiversityEvaluation, evaluation_figures, state
+from genmonitor.evaluation.prompts.diversity import REAL, SCORES, DiversityEvaluation, mode_figures, state
 from genmonitor.evaluation.prompts.modes import ModeEnds
-from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import DiversitySettings
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
@@ -165,7 +165,7 @@ def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: Promp
     if sets[0].images is not None:
         found = replace(found, ends=ModeEnds(sets[0].images.read(found.ends.indices), found.ends.indices))
         bounds = value_range(sets)
-    return evaluation_figures(found, None if prompts is None else Prompts(prompts.values), bounds)
+    return mode_figures(found, None if prompts is None else Prompts(prompts.values), bounds)
 
 
 def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | None) -> list[dict[str, Any]]:

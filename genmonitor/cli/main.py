@@ -196,7 +196,7 @@ def _kept(command: Any) -> str:
 
 def _format(args: argparse.Namespace, result: dict[str, Any], text: str) -> str:
     """Return a result as JSON, as its first line, or as text whose long lines are broken between words."""
-    from genmonitor.evaluation.text.table import terminal_width
+    from genmonitor.evaluation.tables import terminal_width
 
     if args.json:
         return as_json(result)

@@ -23,8 +23,7 @@ from genmonitor.cli.progress import show_progress
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.table import on_screen
+from genmonitor.evaluation.tables import Table, on_screen
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing
 from genmonitor.report.files import FOLDER

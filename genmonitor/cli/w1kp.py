@@ -23,8 +23,7 @@ from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.diversity import LISTED, SHOWN
-from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import PromptVariability, variability_p_value, w1kp_by_prompt
@@ -33,6 +32,8 @@ from genmonitor.images.prompts import Prompts
 from genmonitor.plotting.diversity import least_varied
 
 NAME, MAX_ROWS = "w1kp", 20
+DRAWN, SHOWN = 5, 6
+"""Least varied prompts that are drawn, and images of each."""
 SPECS = (
     ValueSpec(
         "w1kp", "how alike two outputs of one prompt are, in [0, 1], averaged over prompts: higher is less varied"
@@ -197,7 +198,7 @@ def _figures(
     if outputs.images is None:
         return {}
     drawn = []
-    for row in rows[:LISTED]:
+    for row in rows[:DRAWN]:
         mine = [i for i, prompt in enumerate(prompts.values) if str(prompt) == row.prompt][:SHOWN]
         good_for = f"good for {row.reusability} of {min(row.outputs, REUSED)} images"
         remark = f"{row.level} similarity\n{good_for}" if calibrated else ""

@@ -6,18 +6,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from genmonitor._formatting import format_p
+from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.diagnosis import diagnose
-from genmonitor.evaluation.findings import Area, FaultKind, Finding, differs
-from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.diagnosis import percent, with_strength
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.evaluation.findings import Area, Finding, differs
+from genmonitor.evaluation.tables import Table
+from genmonitor.evaluation.values import declared
+from genmonitor.evaluation.words import percent, with_strength
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
 from genmonitor.images.by_prompt import prompts_of
@@ -29,20 +28,14 @@ MAX_PER_CLASS = 500
 DIAGNOSED = 40
 """Images of a class on each side from which it is said what is wrong with it."""
 SAID = 3
-"""Groups of classes that a sentence names."""
+"""Classes that a sentence names."""
 LEFT_OUT = -1
 """Number of the class of images that are not compared."""
 NO_LABELS = (
     "Classes are not compared one by one: no prompt has 8 generated images and 8 real ones with a label like it. The "
     "labels of real images are found in a batch as (images, labels), or under the name label or prompt."
 )
-P_CLASS = ValueSpec(
-    "p_class",
-    "smallest p-value of a class, which counts that there are several: at 0.05 or less, that class differs from the "
-    "real images of its class by more than chance",
-    scale="p",
-    better="high",
-)
+P_CLASS = declared("classes")["p_class"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +62,17 @@ class ClassResult:
         return None if self.p is None else differs(self.p)
 
     @property
-    def kind(self) -> FaultKind | None:
-        """The kind of fault that explains most of what is wrong with it; None where none does."""
-        return self.found.kinds[0] if self.found and self.found.kinds else None
+    def share(self) -> float:
+        """Part of what is wrong with it that kinds of faults explain."""
+        return 0.0 if self.found is None else sum(kind.share for kind in self.found.kinds)
 
     @property
     def fault(self) -> str:
         """What is wrong with it, in a few words."""
-        if self.kind is None or self.found is None:
+        if self.found is None or not self.found.kinds:
             return "unlike real images" + (", by no simple fault" if self.found and not self.found.fine else "")
         where = self.found.area.name
-        return f"{with_strength(self.kind)}{'' if where == 'whole image' else f' ({where})'}"
+        return f"{with_strength(self.found.kinds[0])}{'' if where == 'whole image' else f' ({where})'}"
 
     @property
     def verdict(self) -> str:
@@ -196,39 +189,49 @@ def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def class_finding(results: Sequence[ClassResult]) -> Finding:
-    """Say which classes are wrong and how, those of one kind of fault together, and of which there is no evidence.
+    """Return the finding which classes are wrong and how, and that there is no evidence of the others.
 
     Example:
         >>> print(class_finding([ClassResult(label, 50, 50, 0.005 if label == 3 else 0.4) for label in range(10)]))
-        Class 3: unlike real images (p = 0.005). No evidence of a difference in classes 0-2, 4-9 (smallest p = 0.4).
+        Class 3: unlike real images (p = 0.005). No evidence of a difference in the other 9 classes (smallest p = 0.4).
     """
-    tested = [x for x in results if x.p is not None]
-    wrong = sorted((x for x in tested if x.differs), key=lambda x: (x.p, -_share(x)))
-    fine = [x for x in tested if not x.differs]
-    parts = _groups(wrong, [x.label for x in results])
-    said = "; ".join(parts[:SAID]) + (f"; and {len(parts) - SAID} more kinds of faults" if len(parts) > SAID else "")
-    sentences = [f"{said[:1].upper()}{said[1:]}."] if parts else []
+    ordered = surest_first(results)
+    wrong = [x for x in ordered if x.differs]
+    fine = [x for x in ordered if x.differs is False]
+    sentences = []
+    if wrong:
+        parts = [_sentence_part(x) for x in wrong[:SAID]]
+        if len(wrong) > SAID:
+            parts.append(f"and {len(wrong) - SAID} more")
+        sentences.append(f"{capitalized('; '.join(parts))}.")
     if fine:
-        every = [x.label for x in results]
-        which = "any class" if len(fine) == len(every) else _named([x.label for x in fine], every)
-        smallest = format_p(min(x.p for x in fine if x.p is not None))
-        sentences.append(f"No evidence of a difference in {which} ({'smallest ' * (len(fine) > 1)}{smallest}).")
-    if few := [x.label for x in results if x.p is None]:
-        which = _named(few, [x.label for x in results])
-        sentences.append(f"Too few images of {which} for a test: it needs {MIN_SAMPLES} on each side.")
-    first = wrong[0] if wrong else min(tested, key=lambda x: x.p or 0.0)
-    found = first.found
-    return Finding(
-        " ".join(sentences),
-        Area(_named([first.label], [])),
-        "",
-        P_CLASS.key,
-        fine=not wrong,
-        p=first.p,
-        kinds=found.kinds if found else (),
-        samples=found.samples if found else (),
-        cause=found.cause if found else "",
-    )
+        others = f"the other {_counted(len(fine))}" if wrong else "any class"
+        sentences.append(f"No evidence of a difference in {others} ({'smallest ' * (len(fine) > 1)}{_p(fine[0])}).")
+    if few := len(results) - len(wrong) - len(fine):
+        sentences.append(
+            f"Too few images of {few} class{'es' * (few > 1)} for a test: it needs {MIN_SAMPLES} on each side."
+        )
+    first, text = ordered[0], " ".join(sentences)
+    found, area = first.found or Finding("", Area(""), "", None), Area(f"class {first.label}")
+    return replace(found, text=text, area=area, verdict="", measure=P_CLASS.key, fine=not wrong, p=first.p)
+
+
+def surest_first(results: Sequence[ClassResult]) -> list[ClassResult]:
+    """Return classes in the order of their p-values, of equal ones those that are explained best first."""
+    return sorted(results, key=lambda x: (2.0 if x.p is None else x.p, -x.share))
+
+
+def _sentence_part(result: ClassResult) -> str:
+    share = f"explains {percent(result.share)}; " if result.share else ""
+    return f"class {result.label}: {result.fault} ({share}{_p(result)})"
+
+
+def _p(result: ClassResult) -> str:
+    return format_p(result.p or 0.0)
+
+
+def _counted(classes: int) -> str:
+    return "class" if classes == 1 else f"{classes} classes"
 
 
 def with_classes(
@@ -250,7 +253,6 @@ def smallest_p(results: Sequence[ClassResult]) -> dict[str, float]:
 
 def class_data(results: Sequence[ClassResult]) -> dict[str, dict[str, Any]]:
     """Return what was found of each class as plain Python, by its label, those that differ most first."""
-    ordered = sorted(results, key=lambda x: (2.0 if x.p is None else x.p, -_share(x)))
     return {
         str(x.label): {
             "generated": x.n_fake,
@@ -260,48 +262,11 @@ def class_data(results: Sequence[ClassResult]) -> dict[str, dict[str, Any]]:
             "verdict": x.verdict,
             "finding": None if x.found is None else x.found.to_dict(),
         }
-        for x in ordered
+        for x in surest_first(results)
     }
 
 
-def class_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return `class_data` as cells to be read."""
-    rows = [[label, of["generated"], of["real"], of["verdict"]] for label, of in data.items()]
+def class_table(results: Sequence[ClassResult]) -> Table:
+    """Return what was found of each class as cells to be read, those that differ most first."""
+    rows = [[str(x.label), x.n_fake, x.n_real, x.verdict] for x in surest_first(results)]
     return Table(["class", "generated", "real", "against real images of the class"], rows, ["real", "generated"])
-
-
-def _share(result: ClassResult) -> float:
-    return sum(kind.share for kind in result.found.kinds) if result.found else 0.0
-
-
-def _groups(wrong: Sequence[ClassResult], every: Sequence[Any]) -> list[str]:
-    """Return the classes that have a kind of fault in common, and what it is; the strength where it is of one class."""
-    groups: dict[str, list[ClassResult]] = {}
-    for x in wrong:
-        groups.setdefault(x.kind.name if x.kind else x.fault, []).append(x)
-    out = []
-    for kind, members in groups.items():
-        worst = members[0]
-        what = worst.fault if len(members) == 1 else kind
-        p = format_p(max(x.p for x in members if x.p is not None))
-        share = f"explains {percent(_share(worst))}; " if len(members) == 1 and _share(worst) else ""
-        out.append(f"{_named([x.label for x in members], every)}: {what} ({share}{p})")
-    return out
-
-
-def _named(labels: Sequence[Any], every: Sequence[Any]) -> str:
-    """Return classes in words, such as "classes 0-2, 5"; "all 10 classes" where there are no others.
-
-    Example:
-        >>> _named([0, 1, 2, 5], range(10)), _named(["cat"], []), _named([3, 4], [3, 4])
-        ('classes 0-2, 5', 'class cat', 'both classes')
-    """
-    if len(labels) == len(every) > 1:
-        return "both classes" if len(every) == 2 else f"all {len(every)} classes"
-    if not all(isinstance(x, int) for x in labels):
-        parts = [str(x) for x in sorted(labels)]
-    else:
-        runs = [[x for _, x in run] for _, run in groupby(enumerate(sorted(labels)), lambda pair: pair[1] - pair[0])]
-        parts = [part for run in runs for part in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))]
-    shown = parts if len(parts) <= 8 else [*parts[:7], f"{len(parts) - 7} more"]
-    return f"class{'es' * (len(labels) > 1)} {', '.join(shown)}"

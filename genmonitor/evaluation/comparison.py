@@ -17,10 +17,10 @@ from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, plain
 from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.evaluation import classes as by_class
-from genmonitor.evaluation import closer
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, differs, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
+from genmonitor.evaluation.regions import closer
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.presenter import (
     SHOWN,
@@ -32,9 +32,9 @@ from genmonitor.evaluation.regions.presenter import (
     side_by_side,
 )
 from genmonitor.evaluation.regions.values import P
-from genmonitor.evaluation.results import ShownImages, Table
+from genmonitor.evaluation.results import ShownImages
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.evaluation.text.table import on_screen
+from genmonitor.evaluation.tables import Table, on_screen
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.images.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
@@ -143,7 +143,7 @@ class Comparison:
         if self.table is None:
             table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
             if self.classes:
-                table += f"\n{on_screen(by_class.class_table(by_class.class_data(self.classes)))}\n"
+                table += f"\n{on_screen(by_class.class_table(self.classes))}\n"
         else:
             table = f"\n{on_screen(self.table)}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
@@ -203,7 +203,7 @@ class Comparison:
         if self.table is None:
             said = regions_html(self.findings, self.values, self.partition)
             if self.classes:
-                table = by_class.class_table(by_class.class_data(self.classes))
+                table = by_class.class_table(self.classes)
                 said += table_html(table.columns, table.rows, {}, [str(x.label) for x in self.classes if x.differs])
         else:
             said = heading_html(self.finding) + on_map(self.table, self.partition)

@@ -18,8 +18,8 @@ from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import disagreement as text
 from genmonitor.evaluation.prompts.disagreement import SAMPLES, DisagreementEvaluation
-from genmonitor.evaluation.prompts.estimates import PromptGroups
-from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
+from genmonitor.evaluation.prompts.groups import PromptGroups
+from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DisagreementSettings
@@ -79,7 +79,6 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         self.prompt_key, self.baseline_draws = prompt_key, baseline_draws
         self._values = text.DisagreementValues(of.num_modes, of.reference)
         self._reference = self._current = NO_SAMPLES
-        self._changed: Ranked = []
 
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Encode the prompts, fix the kernels' gammas, and encode real images where they are the reference."""
@@ -100,7 +99,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             groups = PromptGroups(self.prompts, self.n_samples, len(subset))
             self.tracker.compare_with(self._reference.features, groups)
         self._check_features()
-        return report
+        return replace(report, messages=self.tracker.groups.messages())
 
     @property
     def needs_first_samples(self) -> bool:
@@ -162,7 +161,6 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
         """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""
-        self._changed = evaluation.found.differing
         self._range.commit()
         if self.reference == "previous":
             self._reference = evaluation.current
@@ -183,8 +181,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""
-        shown = self._values, self.prompts, self._value_range, self._changed, self.tracker.groups.note()
-        return text.DisagreementPresenter(*shown)
+        of = self._values
+        return text.DisagreementPresenter(self.prompts, of.against, self._value_range, of.specs)
 
     def manifest(self) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""
@@ -196,9 +194,9 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         return super().comparable_settings() | self._encoder_names()
 
     def fit_state(self) -> dict[str, Any]:
-        """Return the kernels' gammas, the prompts that differed most, and the model's own samples as the reference."""
+        """Return the kernels' gammas, and the model's own samples where they are the reference."""
         value_range = None if self._value_range is None else list(self._value_range)
-        state = super().fit_state() | {"changed": [list(pair) for pair in self._changed], "range": value_range}
+        state = super().fit_state() | {"range": value_range}
         if self.reference != "data" and not self.needs_first_samples:
             state["features"] = self._reference.features.cpu()
             state["shown"] = self._reference.shown.half()
@@ -209,7 +207,6 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
         super().load_fit_state(state)
-        self._changed = [(prompt, part) for prompt, part in state["changed"]]
         if state["range"] is not None:
             self._value_range = (state["range"][0], state["range"][1])
         if "features" in state:
@@ -220,7 +217,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
         super().forget()
-        self._reference, self._changed = NO_SAMPLES, []
+        self._reference = NO_SAMPLES
 
     def _choose_for_gamma(self, real: ImageSet, shape: tuple[int, ...]) -> tuple[ImageSet | None, tuple[str, ...]]:
         """Choose any real images, where a kernel takes its gamma from them."""

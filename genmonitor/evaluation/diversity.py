@@ -18,21 +18,12 @@ from genmonitor._io import Progress, no_progress
 from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
-from genmonitor.evaluation.classes import (
-    NO_LABELS,
-    P_CLASS,
-    ClassResult,
-    compare_classes,
-    real_labels,
-    smallest_p,
-    with_classes,
-)
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import diversity as text
-from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, LeastVaried, least_varied
-from genmonitor.evaluation.prompts.estimates import PromptGroups
+from genmonitor.evaluation.prompts.diversity import DiversityEvaluation
+from genmonitor.evaluation.prompts.groups import PromptGroups
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, mode_ends
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History
@@ -42,8 +33,7 @@ from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.vendi import vendi_from_covariance
-from genmonitor.functional.w1kp.score import PromptVariability
-from genmonitor.functional.w1kp.subsets import ReusabilityCurve
+from genmonitor.functional.w1kp.score import w1kp_score
 from genmonitor.images.by_prompt import prompts_of
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Samples
@@ -103,10 +93,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._metric: DiversityMetric | None = None
         self._fidelity: FidelityMetrics | None = None
         self._real_features: Tensor | None = None  # this process's
-        self._real_labels: list[Any] = []  # of the real images of all processes, see `real_labels`
-        self._labeled = NO_SAMPLES.images  # features of these images
         self._real_clip_score: float | None = None
-        self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
 
     @property
@@ -124,26 +111,19 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         if self.calibration is not None:
             self.calibration.check("features of the output encoder", self._encode(probe[:0]))
         self._fidelity, self._real_features, self._real_clip_score, self.tracker.limit = None, None, None, math.inf
-        self._real_labels, self._labeled = [], NO_SAMPLES.images
         if subset is not None:
             real_features = self._encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             self._fidelity = FidelityMetrics(real_features, self.kernel, self.num_features)
-            of_all = comm.gather_rows(real_features)
-            self.tracker.limit = float(kernel_dispersion(of_all, self.kernel).value)
+            self.tracker.limit = float(kernel_dispersion(comm.gather_rows(real_features), self.kernel).value)
             self._real_features = real_features
             if self._share_a_space:
                 self._real_clip_score = self._clip_score_of(subset, real_features, comm)
-            if self.tracker.groups.by_prompt:
-                self._real_labels = comm.from_rank_zero(lambda: real_labels(subset, self._by_prompt, self.n_samples))
-                self._labeled = of_all
-                if not self._real_labels:
-                    report = replace(report, messages=(*report.messages, NO_LABELS))
         if self.extra_metrics is not None:
             prompts = self._given_prompts_of(torch.arange(len(probe)))
-            own = (*text.SCORES, *text.REAL, *text.FIDELITY, P_CLASS, *self.tracker.specs().values())
+            own = (*text.SCORES, *text.REAL, *text.FIDELITY, *self.tracker.specs().values())
             self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
         self._metric = self._new_metric().to(probe.device)
-        return report
+        return replace(report, messages=self.tracker.groups.messages())
 
     def update(self, samples: Samples) -> None:
         """Encode this process's samples, each once, and add them to every metric."""
@@ -175,18 +155,13 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         values |= self._extra.compute(comm)
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
         ordered = outputs[indices.argsort()]
-        least: list[LeastVaried] = []
-        reusability: ReusabilityCurve | None = None
         if self.calibration is not None:
-            measured = least_varied(ordered, self._samples, self._by_prompt, self.calibration, comm)
-            values["w1kp"], least, reusability = measured
+            with comm.all_ranks_or_none():
+                numbers = self._by_prompt.numbers(torch.arange(len(ordered), device=ordered.device))
+                values["w1kp"] = float(w1kp_score(ordered, numbers, calibration=self.calibration)["w1kp"])
         with comm.all_ranks_or_none():
             spread = self.tracker.measure(ordered, self.kernel)
         values |= self.tracker.by_key(spread)
-        classes: tuple[ClassResult, ...] = ()
-        if self._real_labels:
-            classes = comm.from_rank_zero(lambda: self._compare_classes(ordered))
-            values |= smallest_p(classes)
         followed: PromptFidelity | None = None
         if self._share_a_space:
             with comm.all_ranks_or_none():
@@ -206,7 +181,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
         shares = (modes.eigenvalues / own).tolist()
         noted = self._range.items
-        return DiversityEvaluation(values, shares, ends, least, spread, reusability, followed, classes, notes=noted)
+        return DiversityEvaluation(values, shares, ends, spread, followed, notes=noted)
 
     def standard_errors(
         self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
@@ -242,36 +217,30 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         return {f"{name}_error": float(x.std(correction=0)) * (groups - 1) ** 0.5 for name, x in by_name.items()}
 
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
-        """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
+        """Return a finding if prompts lost their variety."""
         self._range.commit()
-        self._least = [row.found for row in evaluation.least_varied]
         return self.tracker.alerts(evaluation.spread, history[-1])
 
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
         super().forget()
-        self._metric, self._least = None, []
+        self._metric = None
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
         given = self.prompts is not None, self._measures_pairs, self.calibration is not None
         fidelity, spread = text.FIDELITY if self._share_a_space else (), self.tracker.specs()
-        classes = [P_CLASS] if self._real_labels else []
         scores = text.diversity_values(self.n_samples, *given)
-        return [*scores, *fidelity, *classes, *spread.values(), *self._extra.specs]
+        return [*scores, *fidelity, *spread.values(), *self._extra.specs]
 
     def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return the prompts that lost their variety, are ignored or unlike real images, and how varied samples are."""
+        """Return the prompts that lost their variety or may be ignored, and how varied samples are."""
         ignored = text.ignored_prompts(evaluation.followed, self._by_prompt.distinct)
-        found: tuple[Finding, ...] = (text.state(history[-1], self.n_samples),)
-        if evaluation.classes:
-            found = tuple(x for x in with_classes(found, evaluation.classes) if not x.fine)
-        return (*self.tracker.findings(history[-1]), *ignored, *found)
+        return (*self.tracker.findings(history[-1]), *ignored, text.state(history[-1], self.n_samples))
 
     def presenter(self) -> text.DiversityPresenter:
         """Return what shows the samples and their modes."""
-        lost, note = self.tracker.standing, self.tracker.groups.note()
-        return text.DiversityPresenter(self.prompts, self.n_samples, self._value_range, lost, self._least, note)
+        return text.DiversityPresenter(self.prompts, self._value_range)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the prompts and the calibration."""
@@ -297,11 +266,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _compare_with_prompts(self, outputs: Tensor, indices: Tensor) -> PromptFidelity:
         first = [self._by_prompt.values.index(prompt) for prompt in self._by_prompt.distinct]
         return prompt_fidelity(outputs, self._prompt_rows[first].to(outputs), self._by_prompt.numbers(indices))
-
-    def _compare_classes(self, outputs: Tensor) -> tuple[ClassResult, ...]:
-        """Test the outputs of each prompt, row i of sample i, against the real images of it."""
-        labels = self._by_prompt.named(range(len(outputs))), self._real_labels
-        return compare_classes(outputs, self._labeled, *labels, outputs.device, self.seed, at_most=0)
 
     def _clip_score_of(self, subset: ImageSet, features: Tensor, comm: Collective) -> float | None:
         """Return CLIPScore of all real images with their captions, None where they have none.

@@ -1,35 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings as data that every door shows alike, and the levels from which on something differs or got worse."""
+"""Findings as data that every door shows alike, and the levels from which on something differs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import groupby
-from statistics import NormalDist
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from genmonitor._formatting import capitalized
 from genmonitor.functional.permutation import LEVEL
-from genmonitor.functional.relative_similarity import holm
 
 HEADLINES = 5
 """Findings that are given in full at most."""
 
 SELDOM = LEVEL / 5
-"""Level of what a diagnosis looks for beside areas: sizes of detail, strange samples, real images that none is like."""
-
-ALERT_LEVEL = 0.002
-"""The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
-EVALUATIONS_BELOW = 2
-ALERT_FACTOR = 2.0
-"""How many times the squared distance of its best evaluation a prompt has that deserves an alert, however sure."""
-ALERT_RATIO = 1.25
-"""How many times its best error ratio, 1 at least, a region has that deserves an alert, however sure the change."""
+"""Level of what a diagnosis looks for beside areas: strange samples, and real images that none is like."""
 
 
 @dataclass(frozen=True)
@@ -177,71 +165,3 @@ def verdict_of(findings: Sequence[Finding], region: str) -> str:
 def differs(p: float) -> bool:
     """Return True if a p-value is at the level of a verdict."""
     return p <= LEVEL
-
-
-def p_values_of_change(scores: Mapping[str, float], *, worse: bool) -> dict[str, float]:
-    """Return how likely each change for the worse (or the better) is by chance, for all of them together (Holm).
-
-    Args:
-        scores: by how many standard errors each is better than at its best; nan where nothing is known.
-        worse: what to test for.
-
-    Example:
-        >>> found = p_values_of_change({"cluster_1": -3.0, "cluster_2": 0.0}, worse=True)
-        >>> {name: round(p, 4) for name, p in found.items()}
-        {'cluster_1': 0.0027, 'cluster_2': 0.5}
-    """
-    known = {name: NormalDist().cdf(z if worse else -z) for name, z in scores.items() if not math.isnan(z)}
-    p = torch.tensor(list(known.values()), dtype=torch.float64)
-    adjusted = holm(p, torch.ones_like(p, dtype=torch.bool)).tolist()
-    return dict.fromkeys(scores, 1.0) | dict(zip(known, adjusted, strict=True))
-
-
-def recovered(area: Area, measure: str | None) -> Finding:
-    """Return the finding that what was far worse than at its best no longer is: its alert is over."""
-    text = f"{capitalized(str(area))}: recovered, no longer far worse than at its best."
-    return Finding(text, area, "recovered", measure, fine=True)
-
-
-class DegradationDetector:
-    """Names what is far worse than at its best at two evaluations in a row, each once until it recovers.
-
-    Attributes:
-        recovered: names that were far worse until the last evaluation, and no longer are.
-
-    Example:
-        >>> detector = DegradationDetector()
-        >>> [detector.update({"cluster_1": z}, far=["cluster_1"]) for z in (0.3, -9.0, -9.0, -9.0, 0.1)]
-        [[], [], ['cluster_1'], [], []]
-    """
-
-    def __init__(self) -> None:
-        self.below: dict[str, int] = {}
-        self.recovered: list[str] = []
-
-    def update(self, scores: Mapping[str, float], far: Collection[str]) -> list[str]:
-        """Take in one evaluation; return the names that are far worse from now on.
-
-        Args:
-            scores: as for `p_values_of_change`.
-            far: those whose change is large enough to deserve an alert.
-        """
-        degraded, standing = [], self.standing()
-        for name, p in p_values_of_change(scores, worse=True).items():
-            self.below[name] = self.below.get(name, 0) + 1 if p <= ALERT_LEVEL and name in far else 0
-            if self.below[name] == EVALUATIONS_BELOW:
-                degraded.append(name)
-        self.recovered = [name for name in standing if not self.below[name]]
-        return degraded
-
-    def standing(self) -> list[str]:
-        """Return the names that are far worse at the last evaluation and the one before, whenever they were named."""
-        return [name for name, count in self.below.items() if count >= EVALUATIONS_BELOW]
-
-    def state_dict(self) -> dict[str, int]:
-        """Return plain Python only."""
-        return dict(self.below)
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Take over a saved state."""
-        self.below = dict(state)

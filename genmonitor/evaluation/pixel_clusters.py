@@ -30,24 +30,18 @@ from genmonitor.evaluation.classes import (
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, at_most_threads, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import (
-    ALERT_RATIO,
-    EVALUATIONS_BELOW,
-    DegradationDetector,
-    Finding,
-    differs,
-)
-from genmonitor.evaluation.regions.changes import Change, Changes
+from genmonitor.evaluation.findings import Finding, differs
 from genmonitor.evaluation.regions.clustering import patch_notes
-from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
+from genmonitor.evaluation.regions.diagnosed import Diagnosed, Diagnoses, RegionEvaluation, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
-from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
+from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
+from genmonitor.evaluation.regions.tracker import Look, RegionTracker
 from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValues, check_distinct_keys
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.evaluation.single_samples import COPIED
+from genmonitor.evaluation.tracker import Change
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis.kinds import FaultModel
@@ -66,8 +60,6 @@ DIAGNOSED_BYTES = 2**28
 """Of the images on each side that are diagnosed: of larger ones there are fewer, and 100 at least."""
 CLASSES = 3
 """That are diagnosed in an evaluation: each takes about a second."""
-CHANGED = 1.25
-"""Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""
 SMALL = 1e9
@@ -89,7 +81,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         prompts: sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
 
     Attributes:
-        is_last: whether the next evaluation is the last of a fit, which always has a diagnosis.
+        diagnoses: what was wrong at the last one, and when the next is due.
         of_classes: p-value of classes that somebody else tests, by its key; empty for none.
 
     References:
@@ -120,14 +112,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._finder = RegionFinder(settings, self.to_sites)
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
-        self._best = BestSoFar()
-        self._degradations = DegradationDetector()
-        self._standing: tuple[Finding, ...] = ()  # what was wrong at the last diagnosis
-        self._evaluations, self._diagnosed_at = 0, math.nan
-        self._diagnosed_ratios: dict[str, float] = {}  # of image and regions, as `_ratios`
-        self._copied = 0  # diagnoses in a row that found copies
-        self._changes = Changes()
-        self.is_last = False
+        self._tracker = RegionTracker()
+        self.diagnoses = Diagnoses(settings.diagnose_every)
         self.of_classes: dict[str, float] = {}
         self._constant = False
         self._range = RangeNotes()
@@ -221,15 +207,15 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         for view, of_regions in found.distances.items():
             values |= {keys.distance[view][name]: distance for name, distance in of_regions.items()}
         if found.influence is not None:
-            values |= {keys.vs_best[name]: z for name, z in self._best.scores(found.influence).items()}
+            values |= {keys.vs_best[name]: z for name, z in self._tracker.scores(found.influence).items()}
         diagnosed, classes = Diagnosed(), tuple[ClassResult, ...]()
         # rank zero's word: another machine's last digit may lie on the other side of the threshold
-        between = not comm.from_rank_zero(lambda: self._due(values))
+        between = not comm.from_rank_zero(lambda: self.diagnoses.due(ratios))
         if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
             diagnosed, classes = self._find_faults(fake, real, comm)
-        change = None
+        look = None
         if fake is not None and real is not None and self.to_sites.encoder is None:
-            change = comm.from_rank_zero(lambda: self._what_changed(fake, real, values))
+            look = comm.from_rank_zero(lambda: self._look(fake, real, values))
         values |= {**(diagnosed.values or {}), **self.of_classes, **smallest_p(classes)}
         if p:
             values.setdefault(P_FINDING, 1.0)
@@ -240,32 +226,19 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         same = ("all generated images are identical, so the values mean little",) if self._constant else ()
         notes = (*same, *self._range.items, *diagnosed.notes)
-        return RegionEvaluation(values, found.influence, diagnosed, classes, between, change, notes=notes)
+        return RegionEvaluation(values, found.influence, diagnosed, classes, between, look, notes=notes)
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
-        self._evaluations += 1
         self._range.commit()
-        alerts: list[Finding] = []
-        if evaluation.change is not None:
-            self._changes.keep(evaluation.change, history[-1]["epoch"])
-        if not evaluation.between:  # also where the diagnosis failed, which is not tried again before its turn
-            self._diagnosed_ratios = self._ratios(evaluation.values)
-        if evaluation.diagnosed.values is not None:
-            self._standing = dated(evaluation.diagnosed.findings, self._standing, history[-1]["epoch"])
-            self._diagnosed_at = float(history[-1]["epoch"])
-            alerts = [x for x in self._standing if x.measure == COPIED]
-            self._copied = self._copied + 1 if alerts else 0
-            alerts = alerts if self._copied == EVALUATIONS_BELOW else []
+        record = history[-1]
+        ratios, scores = self._tracked(record)
+        alerts = self.diagnoses.commit(evaluation, ratios, record["epoch"])
         if evaluation.influence is None:
             return alerts
-        record, findings = history[-1], self._findings
-        ratios = {name: record[key] for name, key in self._values.error_ratio.items()}
-        far, best = self._best.farther_by(ratios, ALERT_RATIO) - {IMAGE}, dict(self._best.epochs)
-        self._best.update(evaluation.influence, ratios, record["epoch"])
-        worse = self._degradations.update(findings.scores(record), far)
-        regions = [name for name in findings.ranked(record) if name in worse]
-        return [*alerts, *(findings.got_worse(history, name, best) for name in regions)]
+        readings = None if evaluation.look is None else evaluation.look.readings
+        new = self._tracker.update(evaluation.influence, ratios, scores, record["epoch"], readings)
+        return [*alerts, *self._got_worse(new, record)]
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of CMS, error ratios, p-values, distances and shares, and of the extra metrics."""
@@ -273,22 +246,17 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
         """Return what is wrong where, by the last diagnosis there was, then what was found of each region."""
-        says, over = self._findings, self._degradations.recovered
-        verdict, *others = says.find(history, self._best.epochs)
-        recovered = [name for name in says.ranked(history[-1]) if name in over] if over else []
-        others = [*map(says.recovered, recovered), *others]
-        if evaluation.diagnosed.values is None:
-            epoch, holds = self._diagnosed_at, verdict.fine is False
-            said = f" Diagnosed at epoch {epoch:g}."
-            wrong = [replace(finding, text=finding.text + said, as_of=epoch) for finding in self._standing]
-        else:
-            found, holds = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch")), True
-            wrong = [x for x in found if not x.fine]
+        says, record = self._findings, history[-1]
+        verdict, *others = says.find(history)
+        recovered = self._tracker.findings_of_recovered(says.area, says.values.error_ratio)
+        others = [*recovered, *others, *self._got_worse(self._tracker.changes(*self._tracked(record)), record)]
+        wrong = self.diagnoses.findings(evaluation, record.get("epoch"))
+        holds = evaluation.diagnosed.values is not None or verdict.fine is False
         first = holds and bool(wrong) and wrong[0].fine is False
         found = (*wrong, verdict, *others) if first else (verdict, *wrong, *others)
-        claims = differs(history[-1].get(P, 0.0))
-        news = None if evaluation.change is None or not claims else evaluation.change.finding
-        return found if news is None else (replace(news, since=history[-1].get("epoch")), *found)
+        claims = differs(record.get(P, 0.0))
+        news = None if evaluation.look is None or not claims else evaluation.look.finding
+        return found if news is None else (replace(news, since=record.get("epoch")), *found)
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""
@@ -311,14 +279,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return {
             "regions": self._regions.state_dict(),
             "data": list(self._data),
-            "best": self._best.state_dict(),
-            "degradations": self._degradations.state_dict(),
-            "evaluations": self._evaluations,
-            "diagnosed_at": self._diagnosed_at,
-            "diagnosed_ratios": dict(self._diagnosed_ratios),
-            "copied": self._copied,
-            "changes": self._changes.state_dict(),
-            "standing": [finding.to_dict() for finding in self._standing],
+            "tracker": self._tracker.state_dict(),
+            "diagnoses": self.diagnoses.state_dict(),
         }
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
@@ -326,13 +288,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if state:
             self.use_regions(Regions.from_state(state["regions"], self.settings.kernel))
             self._data = list(state["data"])
-            self._best.load_state_dict(state["best"])
-            self._degradations.load_state_dict(state["degradations"])
-            self._evaluations, self._diagnosed_at = int(state["evaluations"]), float(state["diagnosed_at"])
-            self._diagnosed_ratios = dict(state["diagnosed_ratios"])
-            self._copied = int(state["copied"])
-            self._changes.load_state_dict(state["changes"])
-            self._standing = tuple(map(Finding.from_dict, state["standing"]))
+            self._tracker.load_state_dict(state["tracker"])
+            self.diagnoses.load_state_dict(state["diagnoses"])
 
     def moved_networks(self) -> dict[str, nn.Module]:
         """Return the encoder of sites if it is a Module: it may be a part of the trained one."""
@@ -357,23 +314,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
-        self._best, self._degradations = BestSoFar(), DegradationDetector()
-        self._standing, self._evaluations, self._copied, self._changes = (), 0, 0, Changes()
+        self._tracker, self.diagnoses = RegionTracker(), Diagnoses(self.settings.diagnose_every)
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context in which images of this shape [n, C, H, W] are compared: small ones on one thread."""
         work = max(work, self.n_samples**2 * images.shape[1:].numel())
         return at_most_threads(1 if work < SMALL and self.to_sites.encoder is None else None)
-
-    def _due(self, values: Mapping[str, float]) -> bool:
-        """Return whether a diagnosis is due: by its turn, at the end, or since much changed after the last."""
-        turn = self.is_last or self._evaluations % self.settings.diagnose_every == 0
-        changes = (ratio / self._diagnosed_ratios.get(name, ratio) for name, ratio in self._ratios(values).items())
-        return turn or any(not 1 / CHANGED < change < CHANGED for change in changes)
-
-    def _ratios(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return the error ratios of image and regions, where those below 1 are chance and count as 1."""
-        return {name: max(values[key], 1.0) for name, key in self._values.error_ratio.items()}
 
     def _find_faults(self, fake: Tensor, real: Tensor, comm: Collective) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
         """Diagnose images, and their classes where samples have labels."""
@@ -401,10 +347,22 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             seed=self.settings.seed,
         )
 
-    def _what_changed(self, fake: Tensor, real: Tensor, values: Mapping[str, float]) -> Change:
-        """Compare samples with those of the best evaluation."""
-        distance, settings = values[self._values.error_ratio[IMAGE]], self.settings
-        return self._changes.compare(fake, real, distance, settings.seed, settings.aligned)
+    def _look(self, fake: Tensor, real: Tensor, values: Mapping[str, float]) -> Look:
+        """Compare how samples look with those of the best evaluation."""
+        ratio, settings = values[self._values.error_ratio[IMAGE]], self.settings
+        return self._tracker.look(fake, real, ratio, settings.seed, settings.aligned)
+
+    def _tracked(self, record: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the error ratios of image and regions, and by how many standard errors each region is better."""
+        keys = self._values
+        ratios = {name: record[key] for name, key in keys.error_ratio.items()}
+        scores = {name: record[key] for name, key in keys.vs_best.items() if name != IMAGE and key in record}
+        return ratios, scores
+
+    def _got_worse(self, changes: Sequence[Change], record: Mapping[str, float]) -> list[Finding]:
+        """Return a finding of each region that is farther from real images than at its best."""
+        area, keys, epoch = self._findings.area, self._values.error_ratio, record.get("epoch", math.nan)
+        return [x for change in changes for x in self._tracker.findings_of([change], epoch, area, keys)]
 
     def _find_labels(self, split: RealSplit) -> list[Any]:
         if self.prompts is None:

@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
-from genmonitor._io import clean
-from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.findings import Finding, headlines
+from genmonitor.evaluation.tables import Table, on_screen, table_of_run
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.images.sampler import Samples
 from genmonitor.plotting.style import Drawing
 
@@ -79,44 +79,6 @@ class Alert:
     text: str
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3).
-
-    Attributes:
-        columns: headings.
-        rows: of cells.
-        optional: headings of columns that a narrow screen goes without, the least important first.
-        notes: what columns mean, by heading.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    optional: Sequence[str] = ()
-    notes: Mapping[str, str] = field(default_factory=dict)
-
-    def without_pictures(self) -> Table:
-        """Leave out the columns in which a cell is a picture."""
-        drawn = [name for i, name in enumerate(self.columns) if any(isinstance(x[i], np.ndarray) for x in self.rows)]
-        return self.without(drawn)
-
-    def cleaned(self) -> Table:
-        """Return the table with text that UTF-8 can hold, see `clean`."""
-        rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
-        return replace(self, columns=list(map(clean, self.columns)), rows=rows)
-
-    def without(self, headings: Collection[str]) -> Table:
-        """Leave out the columns with these headings."""
-        kept = [i for i, column in enumerate(self.columns) if column not in headings]
-        columns, rows = [self.columns[i] for i in kept], [[row[i] for i in kept] for row in self.rows]
-        return replace(self, columns=columns, rows=rows)
-
-    @property
-    def legend(self) -> str:
-        """What its columns mean, in one line."""
-        return "; ".join(f"{column}: {self.notes[column]}" for column in self.columns if column in self.notes)
-
-
 @dataclass(frozen=True, eq=False)
 class ShownImages:
     """Some images for people to look at, one by one.
@@ -150,10 +112,14 @@ class Presenter(Generic[EvaluationT]):
     """Heading of its section in the report; the monitor's name by default."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
     """Figures of which each evaluation's is kept, not only the latest."""
+    summed_up: Sequence[ValueSpec] = ()
+    """Values that the summary of a run has a row for."""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
-        """Return what the run found, for the terminal."""
-        return "\n".join(map(str, findings))
+        """Return what the run found, for the terminal: the findings, and the last of its values beside the largest."""
+        table = on_screen(table_of_run(self.summed_up, history)) if self.summed_up else ""
+        title = dated(self.title, history[-1]) if table else ""
+        return "\n".join(filter(None, [title, *map(str, headlines(findings)), table]))
 
     def fit_figures(self) -> Mapping[str, Figure | Drawing]:
         """Return figures of what `fit` found."""

@@ -55,8 +55,8 @@ class Settings:
 
     @classmethod
     def of(cls, *args: Any, **given: Any) -> Self:
-        """Make the settings from what a user may give, such as a path in place of what the file holds."""
-        return cls(*args, **given)
+        """Make the settings from what a user may give: a path in place of what the file holds, None for a default."""
+        return cls(*args, **{name: value for name, value in given.items() if value is not None})
 
     def arguments(self) -> dict[str, Any]:
         """Return every setting by its name."""
@@ -150,13 +150,11 @@ class RegionSettings(Settings):
     seed: int = setting(0, "seed of the choice of images", least=0)
 
     @classmethod
-    def of(
-        cls, *, partition: PixelPartition | str | Path | None = None, kernel: Kernel | None = None, **given: Any
-    ) -> Self:
-        """Make the settings; `partition` may be the path of a saved one, and None stands for the default kernel."""
+    def of(cls, *, partition: PixelPartition | str | Path | None = None, **given: Any) -> Self:
+        """Make the settings; `partition` may be the path of a saved one."""
         if isinstance(partition, (str, Path)):
             partition = load_partition(partition)
-        return cls(partition=partition, kernel=GaussianKernel() if kernel is None else kernel, **given)
+        return super().of(partition=partition, **given)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,17 +171,11 @@ class RegionSettings(Settings):
 
     def check_enough(self, n: int) -> None:
         """Refuse fewer images than clusters can be found in."""
-        least = max(10, 2 * (self.n_clusters or 1))
-        halves = 2 * (self.batch_estimator or 0)
-        if n >= least and n < halves:
-            raise ValueError(
-                f"Expected `n_cluster_images` of at least {halves} images, two mini-batches of `batch_estimator`="
-                f"{self.batch_estimator}, but got {n}: halves of the images are compared. Give more, or a smaller one."
-            )
+        least = max(10, 2 * (self.n_clusters or 1), 2 * (self.batch_estimator or 0))
         if n < least:
             raise ValueError(
-                f"Expected `n_cluster_images` of at least {least} images, 10 and 2 per cluster, but got {n}: with "
-                "fewer all pixels seem to vary together. Give more, fewer clusters, or your own `partition`."
+                f"Expected `n_cluster_images` of at least {least} images, 10, 2 per cluster and 2 mini-batches of "
+                f"`batch_estimator`, but got {n}. Give more, fewer clusters, or your own `partition`."
             )
 
 
@@ -222,18 +214,11 @@ class DiversitySettings(Settings):
             **given: further settings by name.
         """
         rows = None if prompts is None else Prompts.from_any(prompts)
-        for_each = 1 if given.get("calibration") is None else 2
-        default = max(1000, for_each * (1 if rows is None else len(rows)))
-        kernel, prompt_kernel = (given.pop(name, None) for name in ("kernel", "prompt_kernel"))
-        if rows is not None and prompt_kernel is None:
-            prompt_kernel = CosineKernel()
-        return cls(
-            rows,
-            default if n_samples is None else n_samples,
-            CosineKernel() if kernel is None else kernel,
-            prompt_kernel,
-            **given,
-        )
+        if n_samples is None and rows is not None:
+            n_samples = max(1000, len(rows) * (1 if given.get("calibration") is None else 2))
+        if rows is not None and given.get("prompt_kernel") is None:
+            given["prompt_kernel"] = CosineKernel()
+        return super().of(prompts=rows, n_samples=n_samples, **given)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -294,13 +279,12 @@ class DisagreementSettings(Settings):
                 stands for a Gaussian, which keeps classes apart where the prompts are one-hot labels.
         """
         rows = Prompts.from_any(prompts)
-        kernel, prompt_kernel = (given.pop(name, None) for name in ("kernel", "prompt_kernel"))
-        kernel = GaussianKernel() if kernel is None else kernel
-        if prompt_kernel is None and isinstance(kernel, Kernel) and not kernel.takes_gamma:
-            prompt_kernel = kernel
-        default = -(-1000 // len(rows)) * len(rows)
-        n_samples = default if n_samples is None else n_samples
-        return cls(rows, n_samples, reference, kernel=kernel, prompt_kernel=prompt_kernel, **given)
+        if n_samples is None:
+            n_samples = -(-1000 // len(rows)) * len(rows)
+        kernel = given.get("kernel")
+        if given.get("prompt_kernel") is None and isinstance(kernel, Kernel) and not kernel.takes_gamma:
+            given["prompt_kernel"] = kernel
+        return super().of(prompts=rows, n_samples=n_samples, reference=reference, **given)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from genmonitor._formatting import format_cms, format_error_ratio, format_p, format_ratio
@@ -108,6 +110,17 @@ RUN_VALUES = (
     _of_run("images_seen", "training images so far"),
 )
 """Values that every monitor logs in addition to those of its evaluator."""
+
+
+def declared(table: str) -> dict[str, ValueSpec]:
+    """Return the declarations in a table of `values.toml`, by key.
+
+    Example:
+        >>> declared("regions")["error_ratio"].unit
+        '×'
+    """
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return {key: ValueSpec(key, **fields) for key, fields in tables[table].items()}
 
 
 def by_key(specs: Iterable[ValueSpec]) -> dict[str, ValueSpec]:

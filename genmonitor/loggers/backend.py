@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.results import Alert
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 
 _registered: list[type[Backend]] = []

@@ -14,7 +14,8 @@ from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.line import evaluation_line
-from genmonitor.evaluation.results import Alert, Evaluation, History, Table
+from genmonitor.evaluation.results import Alert, Evaluation, History
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
 from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.results import Alert
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 

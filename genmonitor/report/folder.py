@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from genmonitor.evaluation.findings import Finding
-    from genmonitor.evaluation.results import ShownImages, Table
+    from genmonitor.evaluation.results import ShownImages
+    from genmonitor.evaluation.tables import Table
     from genmonitor.evaluation.values import ValueSpec
     from genmonitor.plotting.style import Drawing
 

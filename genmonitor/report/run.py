@@ -16,7 +16,8 @@ from typing import Any
 
 from genmonitor._formatting import Band
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import MOMENT, Record, Table
+from genmonitor.evaluation.results import MOMENT, Record
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec, by_key, lookup
 from genmonitor.partition import PixelPartition
 from genmonitor.report.files import BY_EPOCH, FOLDER, RUN, own_files, owner, safe

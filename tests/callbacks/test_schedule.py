@@ -70,7 +70,9 @@ def test_evaluations_come_every_n_epochs_and_in_the_last(tmp_path, validated, ev
 def test_the_last_weights_are_evaluated_and_known_to_be_the_last(tmp_path, monkeypatch, every, options):
     monitor, said = plain(**every), []
     compute = monitor.evaluator.compute
-    monkeypatch.setattr(monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.is_last) or compute(x))
+    monkeypatch.setattr(
+        monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.diagnoses.is_last) or compute(x)
+    )
     runner, _ = fit(tmp_path, monitor, val=validation(), **options)
     assert said == [False] * (len(said) - 1) + [True]
     assert len(said) > 1
@@ -89,7 +91,9 @@ def test_steps_of_two_optimizers_are_counted(tmp_path, monkeypatch):
 
     monitor, said = plain(), []
     compute = monitor.evaluator.compute
-    monkeypatch.setattr(monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.is_last) or compute(x))
+    monkeypatch.setattr(
+        monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.diagnoses.is_last) or compute(x)
+    )
     fit(tmp_path, monitor, module=TwoSteps(), max_epochs=-1, max_steps=18)
     assert said == [False, False, True]
 
@@ -97,9 +101,9 @@ def test_steps_of_two_optimizers_are_counted(tmp_path, monkeypatch):
 def test_one_evaluation_outside_of_a_fit_is_the_last(tmp_path):
     monitor = plain()
     runner, module = fit(tmp_path, monitor, max_epochs=2)
-    monitor.evaluator.is_last = False
+    monitor.evaluator.diagnoses.is_last = False
     runner.validate(module, validation(), verbose=False)
-    assert monitor.evaluator.is_last
+    assert monitor.evaluator.diagnoses.is_last
 
 
 @pytest.mark.parametrize(("every", "expected"), [(1, [1, 3, 5]), (2, [1, 3, 5]), (3, [1, 5])])

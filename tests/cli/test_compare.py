@@ -60,7 +60,7 @@ def comparing(sets, tmp_path_factory):
         out = tmp_path_factory.mktemp("compared")
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as said:
             patch.chdir(sets)
-            patch.setattr("genmonitor.evaluation.text.table.terminal_width", lambda: columns)
+            patch.setattr("genmonitor.evaluation.tables.terminal_width", lambda: columns)
             assert main(["compare", "real.npy", "fake.npz", *words.split(), "--out", str(out)]) == 0
         return said.getvalue(), out / "genmonitor"
 
@@ -380,7 +380,9 @@ def of_classes(capsys, monkeypatch, classes, *words):
 def test_compare_names_the_class_that_is_wrong(capsys, monkeypatch, classes):
     status, said, _ = of_classes(capsys, monkeypatch, classes, "--labels", "folders", "--fail-if", "p_class < 0.01")
     assert status == 1
-    assert re.match(r"Class b: contrast − \d\d % .*p = 0.00\d\)\. No evidence of a difference in class a \(p = ", said)
+    assert re.match(
+        r"Class b: contrast − \d\d % .*p = 0.00\d\)\. No evidence of a difference in the other class \(p = ", said
+    )
     page = (classes / "out" / "genmonitor" / "report.html").read_text()
     assert "Class b: contrast − " in page
     assert "against real images of the class" in page

@@ -13,7 +13,7 @@ from _helpers.evaluations import halves, measured
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
-from genmonitor.evaluation.pixel_clusters import CHANGED
+from genmonitor.evaluation.regions.diagnosed import CHANGED
 
 
 class UsersFault(NamedTuple):
@@ -112,7 +112,7 @@ def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_diff
 
 def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatch):
     """They are as many as chance brings, and a region differs now."""
-    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.CHANGED", math.inf)
+    monkeypatch.setattr("genmonitor.evaluation.regions.diagnosed.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
     assert any(x.measure == "strange" for x in first)
@@ -120,7 +120,7 @@ def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatc
 
 
 def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new(monkeypatch):
-    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.CHANGED", math.inf)
+    monkeypatch.setattr("genmonitor.evaluation.regions.diagnosed.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
     assert second[0].text.startswith("No evidence of a difference from real images")
@@ -144,10 +144,10 @@ def test_what_changed_much_is_diagnosed_before_its_turn(images, diagnosed):
 def test_a_region_whose_error_ratio_changed_so_many_times_is_diagnosed(ratio, due):
     evaluator = fitted(fault_models=[FADED], diagnose_every=9)
     evaluation, _ = evaluated(evaluator, DARK, [])
-    same = {key: value for key, value in evaluation.values.items() if key.startswith("error_ratio")}
-    assert not evaluator._due(same)
+    same = {f"cluster_{i}": evaluation.values[f"error_ratio_{i}"] for i in (1, 2)}
+    assert not evaluator.diagnoses.due(same)
     times = (CHANGED * abs(ratio)) ** math.copysign(1, ratio)
-    assert evaluator._due(same | {"error_ratio_2": times * same["error_ratio_2"]}) is due
+    assert evaluator.diagnoses.due(same | {"cluster_2": times * same["cluster_2"]}) is due
 
 
 def test_a_fault_that_moved_to_another_region_is_diagnosed():
@@ -160,11 +160,11 @@ def test_a_fault_that_moved_to_another_region_is_diagnosed():
 
 def test_error_ratios_that_chance_gives_do_not_make_a_diagnosis_due():
     evaluator = fitted(fault_models=[FADED], diagnose_every=9)
-    evaluation, _ = evaluated(evaluator, GOOD, [])
-    ratios = {key: 0.0 for key in evaluation.values if key.startswith("error_ratio")}
-    evaluator._diagnosed_ratios = dict.fromkeys(evaluator._diagnosed_ratios, 1.0)
+    evaluated(evaluator, GOOD, [])
+    ratios = dict.fromkeys(evaluator.diagnoses.ratios, 0.0)
+    evaluator.diagnoses.ratios = dict.fromkeys(evaluator.diagnoses.ratios, 1.0)
     assert len(ratios) == 3
-    assert not evaluator._due(ratios)
+    assert not evaluator.diagnoses.due(ratios)
 
 
 def test_a_diagnosis_that_failed_is_not_tried_again_before_its_turn(monkeypatch):
@@ -183,7 +183,7 @@ def test_a_diagnosis_that_failed_is_not_tried_again_before_its_turn(monkeypatch)
 
 def test_the_last_evaluation_has_a_diagnosis():
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
-    for evaluator.is_last in (False, False, True):
+    for evaluator.diagnoses.is_last in (False, False, True):
         evaluated(evaluator, DARK, history)
     assert ["explained" in record for record in history] == [True, False, True]
 
@@ -285,20 +285,20 @@ def test_copies_at_two_diagnoses_in_a_row_are_an_alert_once():
     assert alerts[3][0].text.endswith("Since epoch 2.")
     other = fitted(fault_models=[FADED])
     other.load_fit_state(evaluator.fit_state())
-    assert other.fit_state()["copied"] == 3
+    assert other.diagnoses.copied == 3
 
 
 def test_what_got_visibly_worse_is_said_at_once_and_first():
     evaluator, history = fitted(fault_models=[FADED]), []
     collapsed = GOOD.mean(0) + 0.1 * (GOOD - GOOD.mean(0))
-    assert evaluated(evaluator, GOOD, history)[0].change.finding is None
+    assert evaluated(evaluator, GOOD, history)[0].look.finding is None
     evaluation, findings = evaluated(evaluator, collapsed, history)
-    assert findings[0] == replace(evaluation.change.finding, since=1.0)
+    assert findings[0] == replace(evaluation.look.finding, since=1.0)
     assert findings[0].text.startswith("Visibly worse than at epoch 0, its best: ")
     assert ", was " in findings[0].text
     assert findings[0].p == 0.001
     resumed = fitted(fault_models=[FADED])
     resumed.load_fit_state(evaluator.fit_state())
     resumed.fit(ImageSet(REAL), GOOD[:16], SingleProcess())
-    assert evaluated(resumed, collapsed, list(history))[0].change.finding.text == findings[0].text
-    assert evaluated(evaluator, halves(120, seed=2), history)[0].change.finding is None
+    assert evaluated(resumed, collapsed, list(history))[0].look.finding.text == findings[0].text
+    assert evaluated(evaluator, halves(120, seed=2), history)[0].look.finding is None

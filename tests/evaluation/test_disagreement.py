@@ -126,8 +126,8 @@ def test_disagreement_message_names_the_prompt(shared):
 
 def test_disagreement_summary_lists_the_prompt(shared):
     evaluator, history, _ = shared
-    assert "Where the model differs from the start of training, epoch 1" in summary(evaluator, history)
-    assert "%  '2'" in summary(evaluator, history)
+    assert "Prompts that differ (epoch 1)" in summary(evaluator, history)
+    assert "most of it for '2'" in summary(evaluator, history)
 
 
 def test_disagreement_figures_are_drawn(shared):
@@ -174,13 +174,6 @@ def test_disagreement_state_keeps_pictures_of_the_reference(shared):
     fit(again, REAL, START)
     shown = evaluate(again, START).reference.shown
     assert torch.allclose(shown, evaluation.reference.shown, atol=1e-3)  # they are kept in half precision
-
-
-def test_disagreement_state_keeps_the_prompts_of_the_summary(shared):
-    evaluator, history, _ = shared
-    again = disagreement_evaluator(reference="start")
-    again.load_state_dict(evaluator.state_dict())
-    assert summary(again, history) == summary(evaluator, history)
 
 
 @pytest.mark.parametrize(

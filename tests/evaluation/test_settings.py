@@ -83,7 +83,7 @@ def test_every_setting_is_checked(kind):
         ({"n_samples": 1}, "`n_samples` to be a whole number >= 2"),
         ({"n_clusters": 0}, "`n_clusters` to be a whole number >= 1"),
         ({"n_cluster_images": 1}, "`n_cluster_images` to be a whole number >= 2"),
-        ({"n_cluster_images": 9}, "`n_cluster_images` of at least 10 images, 10 and 2 per cluster, but got 9"),
+        ({"n_cluster_images": 9}, "`n_cluster_images` of at least 10 images, 10, 2 per cluster .*, but got 9"),
         ({"n_clusters": 30, "n_cluster_images": 40}, "`n_cluster_images` of at least 60 images"),
         ({"patch_size": 0}, "`patch_size` to be a whole number >= 1"),
         ({"kernel": CosineKernel()}, "`kernel` to be a GaussianKernel or LaplacianKernel"),
@@ -91,7 +91,7 @@ def test_every_setting_is_checked(kind):
         ({"batch_estimator": 1}, "`batch_estimator` to be a whole number >= 2"),
         (
             {"batch_estimator": 21, "n_cluster_images": 40},
-            "at least 42 images, two mini-batches of `batch_estimator`=21, but got 40: halves of the images",
+            "at least 42 images, .* 2 mini-batches of `batch_estimator`, but got 40",
         ),
         ({"linkage": "single"}, "`linkage` to be one of 'average', 'ward', 'smoothed', but got 'single'"),
         ({"seed": -1}, "`seed` to be a whole number >= 0"),

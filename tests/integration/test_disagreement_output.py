@@ -14,6 +14,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 
 from genmonitor import GaussianKernel
 from genmonitor.callbacks import DisagreementMonitor
+from genmonitor.evaluation.tracker import quoted
 from genmonitor.report.run import MonitorRun
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
@@ -66,8 +67,8 @@ def test_tensorboard_gets_the_prompts_as_harmless_text(tmp_path, capsys):
     layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
     assert "Disagreement with the previous evaluation" in layout
     said = capsys.readouterr().out
-    assert "Where the model differs from the previous evaluation, epoch 1" in said
-    assert f"100 %  {PROMPTS[CHANGED]!r}" in said
+    assert "Prompts that differ (epoch 1)" in said
+    assert f"{quoted(PROMPTS[CHANGED])} (100 %)" in said
     assert "\x1b" not in said
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import avg_pool2d, interpolate
 from torch.utils.data import DataLoader, TensorDataset
 
 from genmonitor import PixelPartition
-from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.cli import main
 
 pytestmark = pytest.mark.slow
@@ -71,15 +71,6 @@ def test_a_class_copies_and_an_odd_sample(compared):
         assert "Strangest samples: 203 (upper left)" in said
 
 
-def test_a_size_of_detail(compared):
-    run, _ = compared
-    fake = images(440, 0)
-    fake += 0.05 * torch.sin(2 * torch.pi / 6 * torch.arange(16))
-    terminal, page = run(fake)
-    for said in (" ".join(terminal.split()), page):
-        assert re.search("Vertical lines of 4-8 px have .* the energy of real images", said)
-
-
 class FadesAClassAndCopies(LightningModule):
     """Draws images by class as the data are; from the second epoch on class 2 is faded, and images are copied."""
 
@@ -120,11 +111,10 @@ def test_a_class_and_copies_during_training(tmp_path, capsys):
         prompts=range(4),
         on_alert=alerts.append,
     )
-    variety = DiversityMonitor(range(4), n_samples=400)
     trainer = Trainer(
         default_root_dir=tmp_path,
         max_epochs=3,
-        callbacks=[monitor, variety],
+        callbacks=[monitor],
         accelerator="cpu",
         enable_progress_bar=False,
         enable_checkpointing=False,
@@ -141,6 +131,3 @@ def test_a_class_and_copies_during_training(tmp_path, capsys):
         assert "Class 2: contrast − " in said
         assert "% of the images are near copies of real ones (p < 0.0001). Copied are real images " in said
     assert "against real images of the class" in page
-    assert [record["p_class"] <= 0.05 for record in variety.history] == [False, True, True]
-    for said in (str(variety.findings[0]), page):
-        assert "Class 2: unlike real images (p = 0.001). No evidence of a difference in classes 0, 1, 3" in said

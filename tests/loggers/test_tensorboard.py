@@ -11,7 +11,8 @@ from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
-from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.results import Alert
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers import Loggers
 from genmonitor.loggers.tensorboard import TensorBoardBackend, as_markdown, markdown_table

@@ -6,7 +6,8 @@ import pytest
 from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, read_wandb_tables, wandb_records
 from _helpers.loggers import CHARTS, AnyLogger, WandbRun, both_namespaces, cluster_figures
 
-from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.results import Alert
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.wandb import WandbBackend
 

@@ -10,6 +10,7 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 
 from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.diversity import DiversityPresenter
 
 pytestmark = LIGHTNING_SAYS
@@ -72,8 +73,8 @@ def test_show_displays_in_a_notebook_but_not_in_a_terminal(monitor, monkeypatch,
 def test_other_evaluators_show_their_summary_as_it_is():
     values = {"vendi": 2.0, "rke": 1.5, "scendi": 1.2, "scendi_prompt": 1.1, "prompt_share": 0.4}
     history = [{"epoch": 0.0, "step": 1, **values}]
-    presenter = DiversityPresenter(None, 20, None, note="Taken by <prompt>.")
-    said = presenter.summary([], history)
+    presenter, found = DiversityPresenter(None, None), [Finding("Taken by <prompt>.", Area("samples"), "", None)]
+    said = presenter.summary(found, history)
     assert "<prompt>" in said
 
 

@@ -7,7 +7,7 @@ import pytest
 from _helpers.runs import VALUES, add_diversity, make_run, record
 
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.tables import Table
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import RunFolder
 from genmonitor.report.folder import free_folder

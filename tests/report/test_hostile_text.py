@@ -11,7 +11,8 @@ from _helpers.runs import VALUES, record
 
 from genmonitor._io import as_json, clean, write_json, write_text
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.results import Alert, ShownImages, Table
+from genmonitor.evaluation.results import Alert, ShownImages
+from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.publisher import Publisher
 from genmonitor.report import RunFolder, write_report

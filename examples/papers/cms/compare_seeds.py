@@ -33,8 +33,7 @@ from curves import cms_axis, epoch_axis
 from train import command_line
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.table import aligned
+from genmonitor.evaluation.tables import Table, aligned
 from genmonitor.plotting.style import (
     FAINT,
     INK,

@@ -16,7 +16,7 @@ from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.text import text_encoder
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.prompts.estimates import PromptGroups, PromptTracker
+from genmonitor.evaluation.prompts.groups import PromptGroups, PromptTracker
 from genmonitor.evaluation.results import EvaluationT, FitReport
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.images.compared_sets import RangeNotes, check_value_range

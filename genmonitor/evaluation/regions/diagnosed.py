@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -12,10 +14,14 @@ from genmonitor.distributed import Collective
 from genmonitor.evaluation.classes import ClassResult
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.regions.changes import Change
+from genmonitor.evaluation.regions.tracker import Look
 from genmonitor.evaluation.results import Evaluation
+from genmonitor.evaluation.single_samples import COPIED
+from genmonitor.evaluation.tracker import IN_A_ROW
 from genmonitor.functional.mmd_influence import MMDInfluence
 
+CHANGED = 1.25
+"""Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""
 SAME = 0.3
 """Part of the area of two findings that they share at least, if they are about one place."""
 
@@ -51,14 +57,14 @@ class RegionEvaluation(Evaluation):
         diagnosed: where and what is wrong; nothing where there are too few to compare.
         classes: what was found of each class; empty without labels, and where nothing was diagnosed.
         between: whether it is between two diagnoses.
-        change: what is worse than at the best evaluation; None where samples are an encoder's, or too few.
+        look: how its samples look beside those of the best evaluation; None where samples are an encoder's, or too few.
     """
 
     influence: MMDInfluence | None
     diagnosed: Diagnosed = field(default=Diagnosed())
     classes: tuple[ClassResult, ...] = ()
     between: bool = False
-    change: Change | None = None
+    look: Look | None = None
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
@@ -73,19 +79,79 @@ def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnos
         make: returns the diagnosis; called on rank zero alone.
         comm: the processes that evaluate together.
     """
-    diagnosis: Diagnosis | None = None
+    made: Diagnosis | None = None
 
-    def told() -> tuple[list[dict[str, object]], dict[str, float] | None, tuple[str, ...]]:
-        nonlocal diagnosis
+    def summary() -> Diagnosed:
+        nonlocal made
         try:
-            diagnosis = make()
+            made = make()
         except Exception as error:
-            return [], None, (f"the diagnosis failed: {type(error).__name__}: {error}",)
-        wrong = [finding.to_dict() for finding in diagnosis.findings if not finding.fine]
-        return wrong, diagnosis.of_image(), diagnosis.failures
+            return Diagnosed(notes=(f"the diagnosis failed: {type(error).__name__}: {error}",))
+        return Diagnosed(tuple(x for x in made.findings if not x.fine), made.of_image(), made.failures)
 
-    findings, values, notes = comm.from_rank_zero(told)
-    return Diagnosed(tuple(map(Finding.from_dict, findings)), values, notes, diagnosis)
+    return replace(comm.from_rank_zero(summary), diagnosis=made)
+
+
+@dataclass
+class Diagnoses:
+    """What the diagnoses of a run found, and when the next one is due.
+
+    Attributes:
+        every: evaluations from one diagnosis to the next.
+        is_last: whether the next evaluation is the last of a fit, which always has a diagnosis.
+        evaluations: their number.
+        epoch: of the last diagnosis.
+        ratios: error ratios of image and regions at the last diagnosis.
+        wrong: what was wrong then, dated.
+        copied: diagnoses in a row that found copies.
+    """
+
+    every: int
+    is_last: bool = False
+    evaluations: int = 0
+    epoch: float = math.nan
+    ratios: dict[str, float] = field(default_factory=dict)
+    wrong: tuple[Finding, ...] = ()
+    copied: int = 0
+
+    def due(self, ratios: Mapping[str, float]) -> bool:
+        """Return whether a diagnosis is due: by its turn, at the end, or since a region changed much after the last."""
+        changes = (_above_chance(ratio) / self.ratios.get(name, _above_chance(ratio)) for name, ratio in ratios.items())
+        much = any(not 1 / CHANGED < change < CHANGED for change in changes)
+        return self.is_last or self.evaluations % self.every == 0 or much
+
+    def commit(self, evaluation: RegionEvaluation, ratios: Mapping[str, float], epoch: float) -> list[Finding]:
+        """Keep what is wrong; return findings of copies where they are found at two diagnoses in a row."""
+        self.evaluations += 1
+        if not evaluation.between:  # also where the diagnosis failed, which is not tried again before its turn
+            self.ratios = {name: _above_chance(ratio) for name, ratio in ratios.items()}
+        if evaluation.diagnosed.values is None:
+            return []
+        self.wrong, self.epoch = dated(evaluation.diagnosed.findings, self.wrong, epoch), epoch
+        copies = [x for x in self.wrong if x.measure == COPIED]
+        self.copied = self.copied + 1 if copies else 0
+        return copies if self.copied == IN_A_ROW else []
+
+    def findings(self, evaluation: RegionEvaluation, epoch: float | None) -> tuple[Finding, ...]:
+        """Return what is wrong at an evaluation, by the last diagnosis there was."""
+        if evaluation.diagnosed.values is not None:
+            return dated(evaluation.diagnosed.findings, self.wrong, epoch)
+        return tuple(replace(x, text=f"{x.text} Diagnosed at epoch {self.epoch:g}.") for x in self.wrong)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python only."""
+        state = {name: getattr(self, name) for name in ("evaluations", "epoch", "copied")}
+        return state | {"ratios": dict(self.ratios), "wrong": [finding.to_dict() for finding in self.wrong]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        self.evaluations, self.epoch, self.copied = state["evaluations"], state["epoch"], state["copied"]
+        self.ratios, self.wrong = dict(state["ratios"]), tuple(map(Finding.from_dict, state["wrong"]))
+
+
+def _above_chance(ratio: float) -> float:
+    """Return an error ratio, where those below 1 are chance and count as 1."""
+    return max(ratio, 1.0)
 
 
 def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float | None) -> tuple[Finding, ...]:

@@ -16,7 +16,7 @@ from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.baseline import measure_baseline
+from genmonitor.evaluation.regions.baseline import measure_baseline
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE

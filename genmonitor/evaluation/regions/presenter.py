@@ -16,19 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from genmonitor._formatting import format_cms, format_error_ratio
+from genmonitor._formatting import capitalized, format_cms, format_error_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
-from genmonitor.evaluation.classes import class_data, class_table
+from genmonitor.evaluation.classes import class_table
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding, differs, verdict_of
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.results import History, Presenter, ShownImages, Table
-from genmonitor.evaluation.text.diagnosis import capital
-from genmonitor.evaluation.text.table import on_screen
+from genmonitor.evaluation.results import History, Presenter, ShownImages
+from genmonitor.evaluation.tables import Table, on_screen
 from genmonitor.functional.diagnosis.kinds import in_words
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
@@ -101,7 +100,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
     def tables(self, evaluation: RegionEvaluation) -> Mapping[str, Table]:
         """Return what was found of each class, those that differ most first."""
-        return {"classes": class_table(class_data(evaluation.classes))} if evaluation.classes else {}
+        return {"classes": class_table(evaluation.classes)} if evaluation.classes else {}
 
     def shown_real(self) -> ShownImages | None:
         """Return real images that generated ones are compared with; None where this process has none."""
@@ -182,7 +181,7 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     said = [str(x) for key in ("strange", "uncovered") for x in diagnosis.findings if x.measure == key]
     title, note = said if len(said) == 2 else " ".join(said).partition("; ")[::2]
     nowhere = to_array(torch.zeros(diagnosis.average.shape[1:]))
-    odd = partial(plots.side_by_side, shown, nowhere, None, value_range, title, capital(note))
+    odd = partial(plots.side_by_side, shown, nowhere, None, value_range, title, note and capitalized(note))
     return {"diagnosis": drawn, "single_samples": odd}
 
 

@@ -12,7 +12,6 @@ from _helpers.evaluations import (
     labeled,
     of_classes,
     samples_of,
-    summary,
 )
 
 from genmonitor import GaussianKernel
@@ -21,7 +20,7 @@ from genmonitor.evaluation import ImageSet, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.evaluation.prompts.disagreement import DistanceTracker
 from genmonitor.evaluation.prompts.diversity import SpreadTracker
-from genmonitor.evaluation.prompts.estimates import PromptGroups
+from genmonitor.evaluation.prompts.groups import PromptGroups
 from genmonitor.images.prompts import Prompts
 
 LABELS = torch.arange(60) % 3
@@ -71,14 +70,12 @@ MAKE = pytest.mark.parametrize("make", [diversity, disagreement])
         (
             diversity,
             "lost its variety",
-            "Prompt '2' lost its variety: at epoch 16 and the evaluation before, its samples have 0 % of the spread "
-            "that they had at epoch ",
+            "Prompt '2' lost its variety since epoch 15: spread 0 at epoch 16, 0.",
         ),
         (
             disagreement,
             "moved away from the data",
-            "Prompt '2' moved away from the data: at epoch 16 and the evaluation before, its samples are farther from "
-            "real images than at epoch ",
+            "Prompt '2' moved away from the data since epoch 15: squared MMD 0.",
         ),
     ],
 )
@@ -163,8 +160,7 @@ def test_prompts_with_few_samples_are_judged_together():
     evaluator, history = diversity(prompts=range(12)), []
     one = [drawn(9)[:1].expand(60, -1, -1, -1) + 0.001 * drawn(i) for i in (2, 3)]
     (alert,) = alerts_of(evaluator, [drawn(0), drawn(1), *one], history)[-1]
-    assert alert.text.startswith("All samples lost their variety: at epoch 3 and the evaluation before, the samples")
-    assert "12 of 12 prompts have fewer than 8 samples" in summary(evaluator, history)
+    assert alert.text.startswith("All samples lost their variety since epoch 2: spread ")
 
 
 @pytest.mark.parametrize("reference", ["start", "previous"])

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,6 @@ import torch
 from genmonitor.evaluation.prompts.disagreement import (
     AGAINST,
     DisagreementEvaluation,
-    DisagreementFigures,
     DisagreementPresenter,
     DisagreementValues,
     disagreement_finding,
@@ -34,11 +34,6 @@ LAST = {"epoch": 1.0, "total": 0.5, "top_1": 0.4, "bottom_1": -0.1, "p": 0.005, 
 
 def said(record, changed, against="real images"):
     return str(disagreement_finding(record, changed, against))
-
-
-def table(history, changed, reference):
-    presenter = DisagreementPresenter(DisagreementValues(1, reference), PAIR, None, changed)
-    return presenter.summary((), history)
 
 
 def test_modes_count_from_one():
@@ -86,21 +81,13 @@ def test_disagreement_finding_quotes_and_cuts_prompts():
     assert "x…'" in text
 
 
-def test_disagreement_table_says_when_each_was_furthest_from_0():
-    lines = {line.split()[0]: line.split()[1:] for line in table([FIRST, LAST], [], "start").splitlines() if line}
-    assert lines["total"] == ["0.5000", "0.9000", "at", "epoch", "0"]
-    assert lines["top_1"] == ["0.4000", "0.4000", "at", "epoch", "1"]
-    assert lines["bottom_1"] == ["-0.1000", "-0.2000", "at", "epoch", "0"]
-
-
-def test_disagreement_table_lists_the_prompts_that_differ():
-    text = table([LAST], CHANGED, "data")
-    assert "  80 %  'a cat'" in text
-    assert "a fish" not in text
-
-
-def test_disagreement_table_has_no_heading_without_prompts():
-    assert "part  prompt" not in table([LAST], [], "data")
+def test_disagreement_summary_says_when_each_was_farthest_from_0():
+    specs = DisagreementValues(1, "start").specs
+    text = DisagreementPresenter(PAIR, AGAINST["start"], None, specs).summary((), [FIRST, LAST])
+    rows = {name: row for name, *row in (re.split(r"\s{2,}", line) for line in text.splitlines())}
+    assert rows["total"] == ["0.5", "0.9", "0", "0.3"]
+    assert rows["largest mode of the model alone"] == ["0.4", "0.4", "1"]
+    assert rows["largest mode of the reference alone"] == ["-0.1", "-0.2", "0"]
 
 
 def test_disagreement_charts_say_what_is_compared_with():
@@ -134,9 +121,16 @@ def side(brightness, samples=(0, 1, 2, 3)):
     )
 
 
-def figures(current=None, **options):
-    evaluation = DisagreementEvaluation({}, DRAWN, current or side(1.0), side(0.0))
-    return DisagreementFigures(evaluation, PAIR, "real images", **options)
+def evaluated(current=None, found=DRAWN):
+    return DisagreementEvaluation({}, found, current or side(1.0), side(0.0))
+
+
+def presenter(**options):
+    return DisagreementPresenter(PAIR, "real images", **options)
+
+
+def table(evaluation, **options):
+    return presenter(**options).tables(evaluation)["prompts"]
 
 
 def texts(figure):
@@ -144,13 +138,13 @@ def texts(figure):
 
 
 def test_disagreement_modes_are_drawn_with_their_prompts():
-    drawn = texts(figures().modes()())
+    drawn = texts(presenter().drawings(evaluated())["modes"]())
     assert "a dog" in drawn
     assert "real images" in drawn
 
 
 def test_disagreement_changed_prompts_are_drawn():
-    drawn = texts(figures().changed()())
+    drawn = texts(presenter().drawings(evaluated())["prompts"]())
     assert "a cat" in drawn
     assert "90 %" in drawn
 
@@ -159,27 +153,26 @@ def test_prompts_at_chance_are_not_listed():
     found = replace(DRAWN, prompt_p={"a cat": 0.3, "a dog": 0.005})
     assert found.differing == [("a dog", 0.1)]
     assert replace(DRAWN, p=0.3).differing == []
-    evaluation = DisagreementEvaluation({}, found, side(1.0), side(0.0))
-    table = DisagreementFigures(evaluation, PAIR, "real images").table()
-    assert table.columns == ["prompt", "part", "p", "model", "real images"]
-    assert [row[:3] for row in table.rows] == [["a dog", 0.1, "p = 0.005"]]
+    listed = table(evaluated(found=found))
+    assert listed.columns == ["prompt", "part", "p", "model", "real images"]
+    assert [row[:3] for row in listed.rows] == [["a dog", 0.1, "p = 0.005"]]
 
 
 def test_disagreement_table_holds_each_prompt_and_its_part():
-    table = figures().table()
-    assert table.columns == ["prompt", "part", "model", "real images"]
-    assert [row[:2] for row in table.rows] == [["a cat", 0.9], ["a dog", 0.1]]
+    listed = table(evaluated())
+    assert listed.columns == ["prompt", "part", "model", "real images"]
+    assert [row[:2] for row in listed.rows] == [["a cat", 0.9], ["a dog", 0.1]]
 
 
 @pytest.mark.parametrize("value_range", [None, (0.0, 1.0)])
 def test_disagreement_table_holds_pictures_of_both_sides(value_range):
-    _, _, model, reference = figures(value_range=value_range).table().rows[0]
+    _, _, model, reference = table(evaluated(), value_range=value_range).rows[0]
     assert model.shape == reference.shape
     assert model[0, 0].tolist() == [255, 255, 255]
     assert reference[0, 0].tolist() == [0, 0, 0]
 
 
 def test_disagreement_table_is_white_where_a_side_lacks_a_prompt():
-    lacking = figures(side(0.0, samples=(0, 2)), value_range=(0.0, 1.0), model="mine")
-    assert [bool((row[2] == 255).all()) for row in lacking.table().rows] == [False, True]
-    assert "mine" in texts(lacking.changed()())
+    lacking, options = evaluated(side(0.0, samples=(0, 2))), {"value_range": (0.0, 1.0), "model": "mine"}
+    assert [bool((row[2] == 255).all()) for row in table(lacking, **options).rows] == [False, True]
+    assert "mine" in texts(presenter(**options).drawings(lacking)["prompts"]())

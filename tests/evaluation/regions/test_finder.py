@@ -114,7 +114,7 @@ def test_region_finder_says_what_it_does():
 
 def test_region_finder_refuses_a_set_too_small_for_clusters():
     few = split_reference(ImageSet(IMAGES[:8]), None, 24, None, 0)
-    with pytest.raises(ValueError, match="at least 10 images, 10 and 2 per cluster, but got 8"):
+    with pytest.raises(ValueError, match=r"at least 10 images, .*, but got 8"):
         finder().find(few, CPU)
 
 

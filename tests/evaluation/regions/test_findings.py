@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import math
-
 import pytest
 import torch
 
@@ -53,7 +51,8 @@ def verdicts(records):
     ],
 )
 def test_most_different_region(change, expected):
-    assert FINDINGS.most_different(BAD | change) == expected
+    first = FINDINGS.find([BAD | change])[0]
+    assert (first.area.name if first.measure != "image" else None) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,53 +106,10 @@ def test_verdict_says_since_when(p, since):
     assert found.since == (2.0 if p == 0.3 else 0.0)
 
 
-def test_alert_number_curve_and_best_are_of_one_measure():
-    records = [BAD | {"epoch": 17.0, "error_ratio_2": 3.0}, BAD | {"epoch": 40.0, "vs_best_2": -9.0}]
-    found = FINDINGS.got_worse(records, "cluster_2", {"cluster_2": 17.0})
-    assert str(found) == (
-        "cluster_2 (upper right) got worse: error ratio 12 × at epoch 40, 3.0 × at epoch 17, its best (p < 0.0001)."
-    )
-    said = "worse than at its best (p < 0.0001)"
-    assert (found.measure, found.fine, found.verdict) == ("error_ratio_2", False, said)
-    (spec,) = (spec for spec in FINDINGS.values.specs if spec.key == found.measure)
-    assert (spec.region, spec.better, spec.chart) == ("cluster_2", "low", "Error ratio")
-
-
-def test_a_best_that_cannot_be_told_from_real_images_is_chance():
-    records = [BAD | {"epoch": 1.0, "error_ratio_2": 0.8}, BAD | {"epoch": 2.0, "vs_best_2": -9.0}]
-    assert "12 × at epoch 2, 1 × (chance) at epoch 1, its best" in FINDINGS.got_worse(records, "cluster_2", {}).text
-
-
-def test_the_best_may_be_of_another_run():
-    record = BAD | {"epoch": 0.0, "vs_best_2": -9.0}
-    found = FINDINGS.find([record], {"cluster_2": 1.0})[-1]
-    assert str(found) == (
-        "cluster_2 (upper right) got worse: error ratio 12 × at epoch 0, less at epoch 1, its best (p < 0.0001)."
-    )
-
-
-@pytest.mark.parametrize(("first", "since"), [(-4.0, 30), (-1.0, 35), (math.nan, 35)])
-def test_got_worse_since_which_evaluation_in_a_row(first, since):
-    scores = {20.0: -9.0, 25.0: 0.5, 30.0: first, 35.0: -2.9, 40.0: -8.0}
-    records = [BAD | {"epoch": epoch, "vs_best_2": score} for epoch, score in scores.items()]
-    found = FINDINGS.got_worse(records, "cluster_2", {"cluster_2": 25.0})
-    assert f"got worse since epoch {since}: " in found.text
-    assert found.since == since
-
-
 def test_verdicts_of_a_first_evaluation_are_about_real_images_alone():
     assert verdicts([BAD]) == {
         "cluster_1": "no evidence of a difference (p = 0.32)",
         "cluster_2": "differs (p = 0.005)",
-        "constant": "no evidence of a difference (p = 1)",
-    }
-
-
-def test_verdicts_say_what_is_worse_or_better_than_before():
-    change = {"vs_best_1": 5.0, "vs_best_2": -3.0, "vs_best_constant": float("nan")}
-    assert verdicts([BAD | {"epoch": 0.0}, BAD | {"epoch": 1.0} | change]) == {
-        "cluster_1": "no evidence of a difference (p = 0.32), better than ever before (p < 0.0001)",
-        "cluster_2": "differs (p = 0.005), worse than at its best (p = 0.0027)",
         "constant": "no evidence of a difference (p = 1)",
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genmonitor._formatting import format_p
+from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.findings import FaultKind
 from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
@@ -30,7 +30,7 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals:
     else:
         parts = " and ".join(f"{with_strength(kind)} ({percent(kind.share)})" for kind in kinds)
         what = f"{parts}; together they explain {percent(share)} of what is wrong there"
-    return f"{capital(place)}: {what} ({format_p(p)})."
+    return f"{capitalized(place)}: {what} ({format_p(p)})."
 
 
 def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
@@ -44,11 +44,11 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
     """
     if best and best.share >= USUAL and p > SURE:
         nearest = with_strength(best)
-        return f"{capital(place)}: a difference too small to name its kind (the nearest: {nearest}; {format_p(p)})."
+        return f"{capitalized(place)}: a difference too small to name its kind (the nearest: {nearest}; {format_p(p)})."
     tried = ""
     if best and best.share > 0:
         tried = f"the best, {best.name.replace('_', ' ')}, explains {percent(best.share)}; "
-    return f"{capital(place)}: no simple fault explains what is wrong there ({tried}{format_p(p)})."
+    return f"{capitalized(place)}: no simple fault explains what is wrong there ({tried}{format_p(p)})."
 
 
 def readings_sentence(place: str, readings: Sequence[Said], p: float, best: FaultKind | None) -> str:
@@ -66,12 +66,12 @@ def readings_sentence(place: str, readings: Sequence[Said], p: float, best: Faul
     near = ""
     if best and best.share > 0:
         near = f" Nearest kind: {with_strength(best)}, which explains {percent(best.share)}."
-    return f"{capital(place)}: {said}.{near}"
+    return f"{capitalized(place)}: {said}.{near}"
 
 
 def no_difference_sentence(place: str, p: float) -> str:
     """Say that nothing was found."""
-    return f"{capital(place)}: no difference from real images beyond chance ({format_p(p)})."
+    return f"{capitalized(place)}: no difference from real images beyond chance ({format_p(p)})."
 
 
 def proportions_sentence(share: float) -> str:
@@ -105,8 +105,3 @@ def with_strength(kind: FaultKind) -> str:
 def percent(share: float) -> str:
     """Return a share as a percentage from 0 to 100; what chance adds beyond is not said."""
     return f"{100 * min(max(share, 0.0), 1.0):.0f} %"
-
-
-def capital(text: str) -> str:
-    """Return text with a capital first letter."""
-    return text[:1].upper() + text[1:]

@@ -6,15 +6,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genmonitor.evaluation.findings import ALERT_LEVEL, DegradationDetector, differs, p_values_of_change
+from genmonitor.evaluation.findings import differs
+from genmonitor.evaluation.tracker import ALERT_LEVEL, Tracker, p_values_of_change
 
 NAN = float("nan")
 FAR, NEAR = -9.0, -1.0
 
 
-def degradations(scores, detector=None):
-    detector = detector or DegradationDetector()
-    return [detector.update({"cluster_1": score}, ["cluster_1"]) for score in scores]
+class Plain(Tracker):
+    """Tracks values of which all are far."""
+
+    quantity, better = "distance", "low"
+    allowed = None
+
+    def far(self, values):
+        return values if self.allowed is None else self.allowed
+
+
+def update(tracker, scores, value=2.0):
+    """Take in scores; return the names that deserve an alert."""
+    return sorted(x.name for x in tracker.track(dict.fromkeys(scores, value), scores, 0.0))
+
+
+def tracker_of(*names):
+    tracker = Plain()
+    update(tracker, dict.fromkeys(names, NAN), value=1.0)
+    return tracker
+
+
+def degradations(scores, tracker=None):
+    tracker = tracker or tracker_of("cluster_1")
+    return [update(tracker, {"cluster_1": score}) for score in scores]
 
 
 @pytest.mark.parametrize(
@@ -28,34 +50,34 @@ def degradations(scores, detector=None):
         pytest.param([NAN, FAR, NAN, FAR], [], id="nothing is known where it is not a number"),
     ],
 )
-def test_regression_detector_names_a_region_at(scores, expected):
+def test_tracker_names_a_region_at(scores, expected):
     found = degradations(scores)
     assert [i for i, names in enumerate(found) if names] == expected
     assert all(found[i] == ["cluster_1"] for i in expected)
 
 
-def test_regression_detector_wants_the_alert_level_of_all_regions_together():
+def test_tracker_wants_the_alert_level_of_all_regions_together():
     just = NormalDist().inv_cdf(ALERT_LEVEL * 0.9)
-    alone, among_five = DegradationDetector(), DegradationDetector()
-    assert [alone.update({"a": just}, "a") for _ in range(2)] == [[], ["a"]]
-    assert [among_five.update({"a": just, **dict.fromkeys("bcde", 0.0)}, "abcde") for _ in range(2)] == [[], []]
+    alone, among_five = tracker_of("a"), tracker_of(*"abcde")
+    assert [update(alone, {"a": just}) for _ in range(2)] == [[], ["a"]]
+    assert [update(among_five, {"a": just, **dict.fromkeys("bcde", 0.0)}) for _ in range(2)] == [[], []]
 
 
-def test_regression_detector_judges_each_region_by_itself():
-    detector = DegradationDetector()
-    names = ["cluster_1", "constant"]
-    assert detector.update({"cluster_1": 0.1, "constant": FAR}, names) == []
-    assert detector.update({"cluster_1": FAR, "constant": FAR}, names) == ["constant"]
-    assert detector.update({"cluster_1": FAR, "constant": FAR}, names) == ["cluster_1"]
+def test_tracker_judges_each_region_by_itself():
+    tracker = tracker_of("cluster_1", "constant")
+    assert update(tracker, {"cluster_1": 0.1, "constant": FAR}) == []
+    assert update(tracker, {"cluster_1": FAR, "constant": FAR}) == ["constant"]
+    assert update(tracker, {"cluster_1": FAR, "constant": FAR}) == ["cluster_1"]
 
 
-def test_regression_detector_is_silent_on_small_changes_however_sure():
-    detector = DegradationDetector()
-    assert [detector.update({"cluster_1": FAR}, []) for _ in range(3)] == [[], [], []]
+def test_tracker_is_silent_on_small_changes_however_sure():
+    tracker = tracker_of("cluster_1")
+    tracker.allowed = []
+    assert [update(tracker, {"cluster_1": FAR}) for _ in range(3)] == [[], [], []]
 
 
-def test_regression_detector_goes_on_from_its_state():
-    first, second = DegradationDetector(), DegradationDetector()
+def test_tracker_goes_on_from_its_state():
+    first, second = tracker_of("cluster_1"), Plain()
     degradations([0.5, FAR], first)
     second.load_state_dict(first.state_dict())
     assert degradations([FAR], second) == [["cluster_1"]]
@@ -64,7 +86,7 @@ def test_regression_detector_goes_on_from_its_state():
 @given(st.lists(st.floats(-8, 8), min_size=1, max_size=6))
 def test_p_values_of_change_are_holms(scores):
     named = {str(i): z for i, z in enumerate(scores)}
-    found = p_values_of_change(named, worse=True)
+    found = p_values_of_change(named)
     for level in (1e-4, 0.01, 0.05, 0.3):
         # step down: the smallest is rejected at level / n, the next at level / (n - 1), until one is not
         rejected = set()
@@ -73,11 +95,10 @@ def test_p_values_of_change_are_holms(scores):
                 break
             rejected.add(name)
         assert {name for name, p in found.items() if p <= level} == rejected
-    assert p_values_of_change({name: -z for name, z in named.items()}, worse=False) == found
 
 
 def test_p_values_of_change_leave_out_what_is_unknown():
-    found = p_values_of_change({"a": NAN, "b": -2.0}, worse=True)
+    found = p_values_of_change({"a": NAN, "b": -2.0})
     assert found == {"a": 1.0, "b": pytest.approx(0.02275, rel=1e-3)}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.tables import Table
 
 Differences = Mapping[str, Mapping[str, float]]
 """The fields of a `RelativeSimilarity` as floats, for the image and each region."""
@@ -27,26 +27,27 @@ def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
         >>> print(which_is_closer({"image": same, "cluster_1": same, "cluster_2": closer}, ["new", "old"]))
         new is closer to the real images than old in cluster_2 (p = 0.003); no evidence of a difference in the other.
     """
+    image = differences[IMAGE]
     regions = {name: test for name, test in differences.items() if name != IMAGE}
-    ordered = sorted(regions, key=lambda name: -sureness(regions[name]))
-    sides = [[name for name in ordered if closer_set(regions[name]) == side] for side in (0, 1)]
-    if not any(sides):
-        return _of_no_region(differences[IMAGE], regions, names)
-    first = next(name for name in ordered if closer_set(regions[name]) is not None)
-    image = closer_set(differences[IMAGE])
-    winner = closer_set(regions[first]) if image is None else image
-    assert winner is not None
-    parts = [f"{names[winner]} is closer to the real images than {names[1 - winner]}"]
-    if image is not None:
-        parts[0] += f" ({format_p(differences[IMAGE]['p_value_adjusted'])})"
-    if sides[winner]:
-        parts[0] += f"{' ' if image is None else ', '}in {_where(sides[winner], regions)}"
-    if sides[1 - winner]:
-        parts.append(f"{names[1 - winner]} is closer in {_where(sides[1 - winner], regions)}")
-    rest = len(regions) - len(sides[0]) - len(sides[1])
+    surest = sorted(regions, key=lambda name: -sureness(regions[name]))
+    winners = [x for x in (closer_set(image), *(closer_set(regions[name]) for name in surest)) if x is not None]
+    if not winners:
+        smallest = min(regions.values(), key=lambda test: test["p_value_adjusted"])
+        none = f"No evidence that {names[0]} or {names[1]} is closer to the real images in any region"
+        return _finding(f"{none} (smallest {_p(smallest)}).", IMAGE, smallest)
+    winner, loser = winners[0], 1 - winners[0]
+    where = {side: [f"{x} ({_p(regions[x])})" for x in surest if closer_set(regions[x]) == side] for side in (0, 1)}
+    of_image = "" if closer_set(image) is None else f" ({_p(image)}){',' if where[winner] else ''}"
+    text = f"{names[winner]} is closer to the real images than {names[loser]}{of_image}"
+    if where[winner]:
+        text += f" in {', '.join(where[winner])}"
+    if where[loser]:
+        text += f"; {names[loser]} is closer in {', '.join(where[loser])}"
+    rest = len(regions) - len(where[0]) - len(where[1])
     if rest:
-        parts.append(f"no evidence of a difference in the other{'s' if rest > 1 else ''}")
-    return _finding(f"{'; '.join(parts)}.", first, regions[first])
+        text += f"; no evidence of a difference in the other{'s' if rest > 1 else ''}"
+    first = next((name for name in surest if closer_set(regions[name]) is not None), IMAGE)
+    return _finding(f"{text}.", first, differences[first])
 
 
 def closer_set(test: Mapping[str, float]) -> int | None:
@@ -65,28 +66,8 @@ def _finding(text: str, region: str, test: Mapping[str, float]) -> Finding:
     return Finding(text, Area(region, region=region), "", RegionValues([region]).p[region], p=test["p_value_adjusted"])
 
 
-def _of_no_region(image: Mapping[str, float], regions: Differences, names: Sequence[str]) -> Finding:
-    side = closer_set(image)
-    if side is not None:
-        text = (
-            f"Whole images of {names[side]} are closer to the real ones than those of {names[1 - side]} "
-            f"({format_p(image['p_value_adjusted'])}), though no single region tells which is closer."
-        )
-        return _finding(text, IMAGE, image)
-    smallest = min(regions.values(), key=lambda test: test["p_value_adjusted"])
-    text = (
-        f"No evidence that {names[0]} or {names[1]} is closer to the real images in any region (smallest "
-        f"{format_p(smallest['p_value_adjusted'])})."
-    )
-    return _finding(text, IMAGE, smallest)
-
-
-def _where(found: Sequence[str], regions: Differences) -> str:
-    if len(found) == len(regions) > 1:
-        largest = format_p(max(test["p_value_adjusted"] for test in regions.values()))
-        return f"all {len(found)} regions, most surely in {found[0]} (largest {largest})"
-    words = [f"{name} ({format_p(regions[name]['p_value_adjusted'])})" for name in found]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def _p(test: Mapping[str, float]) -> str:
+    return format_p(test["p_value_adjusted"])
 
 
 def closer_table(
@@ -110,7 +91,7 @@ def closer_table(
         ]
         # float32 tells no smaller differences from 0
         by = [f"{round(test['difference'], 7) + 0.0:.3g}", f"{test['standard_error']:.2g}"]
-        by.append(format_p(test["p_value_adjusted"]).removeprefix("p = ").removeprefix("p "))
+        by.append(_p(test).removeprefix("p = ").removeprefix("p "))
         rows.append([region, sizes[region], *against, *by, "neither" if side is None else names[side]])
     notes = {
         "difference of MMD²": f"squared maximum mean discrepancy of {names[1]} less that of {names[0]}, above 0 where "

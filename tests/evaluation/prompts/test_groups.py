@@ -7,15 +7,8 @@ from scipy.stats import t as student
 from genmonitor import CosineKernel
 from genmonitor.evaluation.prompts.disagreement import DistanceTracker
 from genmonitor.evaluation.prompts.diversity import SpreadTracker
-from genmonitor.evaluation.prompts.estimates import (
-    ALL,
-    CURVES,
-    NAMED,
-    Change,
-    Estimate,
-    PromptGroups,
-    quoted,
-)
+from genmonitor.evaluation.prompts.groups import ALL, CURVES, Estimate, PromptGroups
+from genmonitor.evaluation.tracker import NAMED, Change, quoted
 from genmonitor.functional import mmd_influence
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.images.prompts import Prompts
@@ -33,14 +26,14 @@ def test_groups_are_the_samples_of_a_prompt():
     assert rows["x"].tolist() == [i for i in range(24) if i % 3 != 1]
     assert rows["y"].tolist() == [i for i in range(24) if i % 3 == 1]
     assert groups.by_prompt
-    assert groups.note() == ""
+    assert groups.messages() == ()
 
 
 def test_groups_leave_out_prompts_with_few_samples():
     groups = PromptGroups(Prompts(["x", "y", "x"]), 12)
     assert groups.split(torch.arange(12)).keys() == {"x"}
-    assert groups.note() == (
-        "1 of 2 prompts have fewer than 8 samples, too few for alerts about them; alerts are about the others"
+    assert groups.messages() == (
+        "1 of 2 prompts have fewer than 8 samples, too few for alerts about them; alerts are about the others.",
     )
 
 
@@ -48,13 +41,13 @@ def test_groups_are_one_where_all_prompts_have_few_samples():
     groups = PromptGroups(Prompts(range(10)), 20)
     assert groups.split(torch.arange(20))[ALL].tolist() == list(range(20))
     assert not groups.by_prompt
-    assert groups.note().endswith("alerts are about all together")
+    assert groups.messages()[0].endswith("alerts are about all samples together.")
 
 
 def test_groups_are_none_with_few_samples():
     groups = PromptGroups(Prompts(range(3)), 6)
     assert groups.split(torch.arange(6)) == {}
-    assert groups.note().endswith("alerts are about none")
+    assert groups.messages()[0].endswith("alerts are about nothing.")
 
 
 def test_groups_need_enough_samples_on_both_sides():
@@ -93,7 +86,7 @@ def spread(value, error=SURE, samples=100):
 def named(changes, evaluations):
     """Take in evaluations, a value for each prompt; return what each one named."""
     return [
-        [change.prompt for change in changes.update({k: spread(v) for k, v in found.items()}, float(epoch))]
+        [change.name for change in changes.update({k: spread(v) for k, v in found.items()}, float(epoch))]
         for epoch, found in enumerate(evaluations)
     ]
 
@@ -133,7 +126,7 @@ def test_change_says_what_and_when_the_best_was():
     for epoch, value in enumerate((0.8, 1.0, 0.1)):
         changes.update({"a": spread(value), "b": spread(0.5)}, float(epoch))
     (change,) = changes.update({"a": spread(0.1), "b": spread(0.5)}, 3.0)
-    assert (change.prompt, change.now, change.best, change.epoch) == ("a", 0.1, 1.0, 1.0)
+    assert (change.name, change.now, change.best, change.epoch) == ("a", 0.1, 1.0, 1.0)
     assert change.p < 1e-4
 
 
@@ -142,7 +135,7 @@ def test_standing_changes_stay_until_a_recovery():
     standing = []
     for epoch, value in enumerate((1.0, 0.1, 0.1, 0.05, 1.0, 0.1)):
         changes.update({"a": spread(value), "b": spread(0.5)}, float(epoch))
-        standing.append([(change.prompt, change.now) for change in changes.standing])
+        standing.append([(change.name, change.now) for change in changes.standing])
     assert standing == [[], [], [("a", 0.1)], [("a", 0.05)], [], []]
 
 
@@ -204,7 +197,7 @@ def test_quoted_prompts_cannot_move_a_cursor_and_are_cut():
     assert len(quoted(99 * "x")) == 42
 
 
-@pytest.mark.parametrize(("count", "end"), [(NAMED + 1, "'p5' (14 %)"), (NAMED + 3, "'p5' (14 %) and 2 more")])
+@pytest.mark.parametrize(("count", "end"), [(NAMED + 1, "'p5' (0.07)"), (NAMED + 3, "'p5' (0.07) and 2 more")])
 def test_others_are_named_up_to_a_number(count, end):
     (alert,) = SpreadTracker(of_prompts(count)).finding(changes(count), RECORD)
     assert alert.text.endswith(f"{end}.")
@@ -214,17 +207,15 @@ def test_alert_about_lost_variety_begins_with_the_finding():
     (alert,) = SpreadTracker(of_prompts(1)).finding(changes(1), RECORD)
     assert (alert.area.name, alert.verdict, alert.measure) == ("prompt 'p0'", "lost its variety", "spread_1")
     assert alert.text == (
-        "Prompt 'p0' lost its variety: at epoch 16 and the evaluation before, its samples have 4 % of the spread "
-        "that they had at epoch 9, its best (p < 0.0001)."
+        "Prompt 'p0' lost its variety: spread 0.02 at epoch 16, 0.5 at epoch 9, its best (p < 0.0001)."
     )
 
 
-def test_alert_about_all_prompts_is_in_the_plural():
+def test_alert_about_all_samples_names_them():
     (alert,) = SpreadTracker(PromptGroups(None, 8)).finding([Change(ALL, 0.1, 1.0, 9.0, 1e-9)], RECORD)
     assert alert.measure == "spread_1"
     assert alert.text == (
-        "All samples lost their variety: at epoch 16 and the evaluation before, the samples have 10 % of the spread "
-        "that they had at epoch 9, their best (p < 0.0001)."
+        "All samples lost their variety: spread 0.1 at epoch 16, 1 at epoch 9, its best (p < 0.0001)."
     )
 
 
@@ -234,8 +225,8 @@ def test_alert_about_the_data_gives_both_distances():
     assert (alert.area.name, alert.verdict) == ("prompt 'a cat'", "moved away from the data")
     assert (alert.measure, alert.fine, alert.p) == ("distance_1", False, 1e-9)
     assert alert.text == (
-        "Prompt 'a cat' moved away from the data: at epoch 16 and the evaluation before, its samples are farther from "
-        "real images than at epoch 9, its best (squared MMD 0.31, then 0.002; p < 0.0001); so did 'a dog' (0.2)."
+        "Prompt 'a cat' moved away from the data: squared MMD 0.31 at epoch 16, 0.002 at epoch 9, its best "
+        "(p < 0.0001); so did 'a dog' (0.2)."
     )
 
 

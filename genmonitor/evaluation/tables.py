@@ -1,20 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as lines of text, as wide as there is room."""
+"""Tables: what they hold, as lines of text as wide as there is room, and the one that sums up a run."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from textwrap import wrap
+from typing import Any
 
-from genmonitor.evaluation.results import Table
+import numpy as np
+
+from genmonitor._io import clean
+from genmonitor.evaluation.values import ValueSpec
 
 NARROW = 21
 """Characters beyond which a cell may go on in a second line: "difference (p = 0.26)" has as many."""
 GAP = "  "
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3).
+
+    Attributes:
+        columns: headings.
+        rows: of cells.
+        optional: headings of columns that a narrow screen goes without, the least important first.
+        notes: what columns mean, by heading.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    optional: Sequence[str] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def without_pictures(self) -> Table:
+        """Leave out the columns in which a cell is a picture."""
+        drawn = [name for i, name in enumerate(self.columns) if any(isinstance(x[i], np.ndarray) for x in self.rows)]
+        return self.without(drawn)
+
+    def cleaned(self) -> Table:
+        """Return the table with text that UTF-8 can hold, see `clean`."""
+        rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
+        return replace(self, columns=list(map(clean, self.columns)), rows=rows)
+
+    def without(self, headings: Collection[str]) -> Table:
+        """Leave out the columns with these headings."""
+        kept = [i for i, column in enumerate(self.columns) if column not in headings]
+        columns, rows = [self.columns[i] for i in kept], [[row[i] for i in kept] for row in self.rows]
+        return replace(self, columns=columns, rows=rows)
+
+    @property
+    def legend(self) -> str:
+        """What its columns mean, in one line."""
+        return "; ".join(f"{column}: {self.notes[column]}" for column in self.columns if column in self.notes)
+
+
+def table_of_run(specs: Iterable[ValueSpec], history: Sequence[Mapping[str, float]]) -> Table:
+    """Return the values of the last record, each beside the one farthest from 0 in all records, and its baseline.
+
+    Example:
+        >>> table_of_run([ValueSpec("rke")], [{"epoch": 0, "rke": 4.0}, {"epoch": 1, "rke": 3.0}]).rows
+        [['rke', '3', '4', '0']]
+    """
+    last, known = history[-1], [spec for spec in specs if spec.key in history[-1]]
+    baselines = {spec.baseline_of: spec for spec in known if spec.baseline_of}
+    rows = []
+    for spec in known:
+        if spec.baseline_of is None:
+            largest = max((x for x in history if spec.key in x), key=lambda record: abs(record[spec.key]))
+            row = [spec.title, spec.format(last[spec.key]), spec.format(largest[spec.key]), f"{largest['epoch']:g}"]
+            baseline = baselines.get(spec.key)
+            rows.append(row + ([baseline.format(last[baseline.key]) if baseline else ""] if baselines else []))
+    return Table(["value", "last", "largest", "at epoch"] + ["baseline"] * bool(baselines), rows)
 
 
 def terminal_width() -> int | None:

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.regions.findings import BestSoFar
+from genmonitor.evaluation.regions.findings import RegionFindings
+from genmonitor.evaluation.regions.tracker import RegionTracker
 from genmonitor.functional import mmd_influence, relative_similarity_test
 
 HALVES = PixelPartition.grid((2, 4), 1, 2)
@@ -29,15 +30,15 @@ def ratios(x):
 
 
 def best_after(*samples):
-    best = BestSoFar()
+    best = RegionTracker()
     for epoch, x in enumerate(samples):
-        best.update(influence(x), ratios(x), float(epoch))
+        best.update(influence(x), ratios(x), {}, float(epoch))
     return best
 
 
 def test_best_says_nothing_before_the_first_evaluation():
-    assert BestSoFar().scores(influence(images(1))) == {}
-    assert BestSoFar().farther_by(ratios(images(1)), 2) == set()
+    assert RegionTracker().scores(influence(images(1))) == {}
+    assert RegionTracker().far(ratios(images(1))) == []
 
 
 def test_best_scores_are_standardized_differences_from_the_best():
@@ -57,17 +58,33 @@ def test_best_is_kept_region_by_region():
         assert best.scores(worst)[name] == pytest.approx(best_after(x).scores(worst)[name])
 
 
-def test_best_names_what_is_farther_by_a_factor():
-    best = BestSoFar()
-    best.update(influence(images(1)), {"image": 4.0, "cluster_1": 2.0, "cluster_2": 0.5}, 0.0)
-    assert best.farther_by({"image": 6.0, "cluster_1": 2.9, "cluster_2": 1.6}, 1.5) == {"image", "cluster_2"}
-    assert best.farther_by({"image": 5.9, "cluster_1": 3.0, "cluster_2": 1.4}, 1.5) == {"cluster_1"}  # 1 is chance
+def test_best_names_the_regions_that_are_farther_by_a_quarter():
+    best = RegionTracker()
+    best.update(influence(images(1)), {"image": 4.0, "cluster_1": 2.0, "cluster_2": 0.5}, {}, 0.0)
+    assert best.far({"image": 6.0, "cluster_1": 2.4, "cluster_2": 1.26}) == ["cluster_2"]
+    assert best.far({"image": 5.9, "cluster_1": 2.5, "cluster_2": 1.24}) == ["cluster_1"]  # 1 is chance
+
+
+def test_finding_number_curve_and_best_are_of_one_measure():
+    best = RegionTracker()
+    best.update(influence(images(1)), {"image": 4.0, "cluster_1": 2.0, "cluster_2": 0.8}, {}, 17.0)
+    changes = best.changes({"cluster_1": 2.0, "cluster_2": 12.4}, {"cluster_1": 0.0, "cluster_2": -9.0})
+    findings = RegionFindings.of(HALVES)
+    (found,) = best.findings_of(changes, 40.0, findings.area, findings.values.error_ratio)
+    assert str(found) == (
+        "cluster_2 (right half) got worse: error ratio 12 × at epoch 40, 1 × (chance) at epoch 17, its best "
+        "(p < 0.0001)."
+    )
+    said = "worse than at its best (p < 0.0001)"
+    assert (found.measure, found.fine, found.verdict) == ("error_ratio_2", False, said)
+    (spec,) = (spec for spec in findings.values.specs if spec.key == found.measure)
+    assert (spec.region, spec.better, spec.chart) == ("cluster_2", "low", "Error ratio")
 
 
 def test_best_scores_of_real_images_that_never_vary_are_nan():
     still = torch.zeros(20, 1, 2, 4)
-    best = BestSoFar()
-    best.update(mmd_influence(still, still, partition=HALVES), ratios(images(1)), 0.0)
+    best = RegionTracker()
+    best.update(mmd_influence(still, still, partition=HALVES), ratios(images(1)), {}, 0.0)
     scores = best.scores(mmd_influence(still + 1, still, partition=HALVES))
     assert all(math.isnan(score) for score in scores.values())
 
@@ -78,21 +95,21 @@ def test_best_of_other_real_images_starts_anew():
     fewer = mmd_influence(images(2)[:40], REAL, partition=HALVES)
     for current in (others, fewer):
         assert best.scores(current) == {}
-    best.update(others, ratios(images(2)), 7.0)
+    best.update(others, ratios(images(2)), {}, 7.0)
     assert set(best.epochs.values()) == {7.0}
     assert best.scores(others)["image"] == 0
 
 
 def test_best_survives_a_checkpoint(tmp_path):
-    best, again = best_after(images(1, left=1), images(2)), BestSoFar()
+    best, again = best_after(images(1, left=1), images(2)), RegionTracker()
     torch.save(best.state_dict(), tmp_path / "state.pt")
     again.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     now = influence(images(3, left=2))
     assert again.scores(now) == best.scores(now)
-    assert (again.epochs, again.ratios) == (best.epochs, best.ratios)
+    assert (again.epochs, again.best) == (best.epochs, best.best)
 
 
 def test_best_of_nothing_is_saved_as_nothing():
     again = best_after(images(1))
-    again.load_state_dict(BestSoFar().state_dict())
+    again.load_state_dict(RegionTracker().state_dict())
     assert again.scores(influence(images(2))) == {}

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.table import NARROW, aligned, terminal_width, within
+from genmonitor.evaluation.tables import NARROW, Table, aligned, terminal_width, within
 
 VERDICT = "no evidence of a difference (p = 0.26)"
 TABLE = Table(

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is tracked of each region: its error ratio, and how the samples of the best evaluation looked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from genmonitor._formatting import format_error_ratio, format_p
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.regions.values import IMAGE
+from genmonitor.evaluation.tracker import Change, Tracker
+from genmonitor.functional.diagnosis.images import SAMPLES
+from genmonitor.functional.diagnosis.readings import READINGS, Said, differing, read, usable_readings
+from genmonitor.functional.mmd_influence import MMDInfluence
+from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
+
+FARTHER = 1.25
+"""Times its best error ratio, 1 at least, beyond which a region is far worse, or samples may be: less is chance."""
+LEVEL = 0.001
+"""Level of a visible change, for all readings together: the least that 999 permutations allow."""
+MANY = 0.3
+"""Part of the images that must show a change: less comes and goes while a generator learns."""
+LOOKED_AT = 500
+"""Images a side at most."""
+
+
+class Look(NamedTuple):
+    """How the samples of an evaluation look beside those of the best one before.
+
+    Attributes:
+        readings: of the samples [N, R].
+        finding: what is visibly worse; None where nothing is.
+    """
+
+    readings: Tensor
+    finding: Finding | None
+
+
+class RegionTracker(Tracker):
+    """Tracks the error ratio of image and regions, with the influences of each one's best evaluation.
+
+    Sample i of all evaluations has one seed, so samples are compared with those of the best in pairs.
+    """
+
+    quantity = "error ratio"
+    better = "low"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.influence: MMDInfluence | None = None
+        self.readings: Tensor | None = None  # of the image's best evaluation
+
+    def far(self, values: Mapping[str, float]) -> list[str]:
+        """Return the names of the regions that are 1.25 times as far as at their best, which counts as 1 at least."""
+        return [x for x, best in self.best.items() if x != IMAGE and values[x] >= FARTHER * max(best, 1.0)]
+
+    def written(self, value: float) -> str:
+        """Write an error ratio."""
+        return format_error_ratio(value)
+
+    def verdict(self, change: Change) -> str:
+        """Return the words for a change in a table."""
+        return f"worse than at its best ({format_p(change.p)})"
+
+    def scores(self, current: MMDInfluence) -> dict[str, float]:
+        """Return by how many standard errors each distance is lower than at its best before; {} at first.
+
+        nan where real images do not vary.
+        """
+        if self.influence is None or not _comparable(current, self.influence):
+            return {}
+        found = relative_similarity_from_influences(current, self.influence, paired=True)
+        return {
+            name: float(test.difference / test.standard_error) if test.standard_error > 0 else math.nan
+            for name, test in found.items()
+        }
+
+    def update(
+        self,
+        current: MMDInfluence,
+        ratios: Mapping[str, float],
+        scores: Mapping[str, float],
+        epoch: float,
+        readings: Tensor | None = None,
+    ) -> list[Change]:
+        """Take in an evaluation; return the regions that deserve an alert from now on.
+
+        Where it cannot be compared with those before, such as with an encoder that changed, it is the first.
+
+        Args:
+            current: influences of its samples.
+            ratios: error ratios of image and regions.
+            scores: of the regions, as `scores` returned them.
+            epoch: of the evaluation.
+            readings: of its samples, where they are read.
+        """
+        if self.influence is None or not _comparable(current, self.influence):
+            self.best, self.epochs, self.influence = {}, {}, current
+        improved = self.improved(ratios)
+        self.influence = _replaced(self.influence, improved, current)
+        if IMAGE in improved:
+            self.readings = readings
+        return self.track(ratios, scores, epoch)
+
+    def look(self, fake: Tensor, real: Tensor, ratio: float, seed: int, aligned: bool = True) -> Look:
+        """Compare how samples look with those of the best evaluation before.
+
+        Args:
+            fake: generated images [N, C, H, W].
+            real: real ones [M, C, H, W].
+            ratio: error ratio of the image.
+            seed: of the permutations.
+            aligned: True if the same places of images can be compared.
+        """
+        low, span = float(real.min()), float(real.max() - real.min()) or 1.0
+        readings = usable_readings(READINGS, real, aligned)
+        now, target = (read(readings, (x[:LOOKED_AT].float() - low) / span) for x in (fake, real))
+        best = self.readings
+        if best is None or best.shape[1] != now.shape[1] or not ratio > FARTHER * max(self.best[IMAGE], 1.0):
+            return Look(now, None)
+        middle = dict(zip((x.name for x in readings), target.median(0).values.tolist(), strict=True))
+        changed = differing(readings, now, best, LEVEL, seed)
+        worse = [x for x in changed if x.share >= MANY and _is_worse(x, middle[x.reading.name])]
+        if not worse:
+            return Look(now, None)
+        said = "; ".join(x.beside("was") for x in worse)
+        text = f"Visibly worse than at epoch {self.epochs[IMAGE]:g}, its best: {said}; {format_p(worse[0].p)}."
+        samples = tuple(worse[0].order[:SAMPLES].tolist())
+        return Look(now, Finding(text, Area("image"), "", None, fine=False, p=worse[0].p, samples=samples))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and plain Python only."""
+        influence = None
+        if self.influence is not None:
+            influence = self.influence._asdict() | {"regions": list(self.influence.regions)}
+        return super().state_dict() | {"influence": influence, "readings": self.readings}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        super().load_state_dict(state)
+        influence, self.readings = state["influence"], state["readings"]
+        self.influence = None
+        if influence is not None:
+            self.influence = MMDInfluence(**influence | {"regions": tuple(influence["regions"])})
+
+
+def _comparable(current: MMDInfluence, best: MMDInfluence) -> bool:
+    """Return True if both were measured against the same real samples by the same kernel."""
+    if best.fake.shape != current.fake.shape:
+        return False
+    try:
+        check_comparable(current, best)
+    except ValueError:
+        return False
+    return True
+
+
+def _replaced(best: MMDInfluence, improved: Sequence[str], current: MMDInfluence) -> MMDInfluence:
+    """Return influences with those of the regions that improved replaced by the current ones."""
+    better = torch.tensor([name in improved for name in current.regions])
+    rows = better[:, None]
+    return best._replace(
+        mmd=torch.where(better, current.mmd, best.mmd),
+        fake=torch.where(rows, current.fake, best.fake),
+        real=torch.where(rows, current.real, best.real),
+        second_order=torch.where(better, current.second_order, best.second_order),
+    )
+
+
+def _is_worse(change: Said, target: float) -> bool:
+    """Return True if a reading is visibly farther from that of real images than it was."""
+    return abs(change.fake - target) >= abs(change.real - target) + change.reading.visible

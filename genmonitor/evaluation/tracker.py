@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What got worse: a value of each group of pixels or samples beside its best so far, for regions and prompts alike."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import torch
+
+from genmonitor._formatting import capitalized, format_p
+from genmonitor.evaluation.findings import Area, Finding, differs
+from genmonitor.evaluation.values import Better
+from genmonitor.functional.relative_similarity import holm
+
+ALERT_LEVEL = 0.002
+"""The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
+IN_A_ROW = 2
+"""Evaluations in a row at which something must be wrong before there is an alert about it."""
+NAMED = 5
+"""Further groups that a finding names."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A group that is worse than at its best.
+
+    Attributes:
+        name: of the group.
+        now: its value.
+        best: its best value before.
+        epoch: of the best.
+        p: probability of so large a change by chance, for all groups together.
+        since: epoch since when it is worse without a break; None where that is not known.
+    """
+
+    name: str
+    now: float
+    best: float
+    epoch: float
+    p: float
+    since: float | None = None
+
+    @property
+    def by(self) -> float:
+        """Size of the change."""
+        return abs(self.now - self.best)
+
+
+class Tracker(ABC):
+    """Compares a value of each group with its best so far, and names those that got far worse.
+
+    A group is named once it is far worse at two evaluations in a row, and again only after a recovery. A subclass says
+    what the value is, how sure a change is, and from which size on it deserves an alert.
+
+    Attributes:
+        best: best value of each group.
+        epochs: of the best.
+        standing: groups that are far worse at the last evaluation and the one before, the surest first.
+        recovered: names that were among these until the last evaluation.
+    """
+
+    quantity: ClassVar[str]
+    """Words for the value."""
+    better: ClassVar[Better]
+    worse: str = "got worse"
+
+    def __init__(self) -> None:
+        self.best: dict[str, float] = {}
+        self.epochs: dict[str, float] = {}
+        self.standing: list[Change] = []
+        self.recovered: list[str] = []
+        self._in_a_row: dict[str, int] = {}
+        self._since: dict[str, float] = {}
+
+    @abstractmethod
+    def far(self, values: Mapping[str, float]) -> Collection[str]:
+        """Return the names of the groups whose change is large enough for an alert, however sure."""
+
+    def written(self, value: float) -> str:
+        """Write a value; what is below 0, or hardly above it, is rounding or chance."""
+        return f"{round(max(0.0, value), 6):.2g}"
+
+    def verdict(self, change: Change) -> str:
+        """Return the words for a change in a table."""
+        return self.worse
+
+    def changes(self, values: Mapping[str, float], scores: Mapping[str, float]) -> list[Change]:
+        """Return the groups that are worse than at their best by more than chance, the surest first.
+
+        Args:
+            values: of each group.
+            scores: by how many standard errors each is better than at its best; nan where nothing is known.
+        """
+        found = [
+            Change(name, values[name], self.best[name], self.epochs[name], p, self._since.get(name))
+            for name, p in p_values_of_change(scores).items()
+            if differs(p) and name in self.best and self._is_better(self.best[name], values[name])
+        ]
+        return sorted(found, key=lambda change: (change.p, -change.by))
+
+    def track(self, values: Mapping[str, float], scores: Mapping[str, float], epoch: float) -> list[Change]:
+        """Take in an evaluation; return the groups that deserve an alert from now on.
+
+        Args:
+            values: as for `changes`.
+            scores: as for `changes`.
+            epoch: of the evaluation.
+        """
+        far, before = self.far(values), self._in_a_row
+        self._since = {x.name: epoch if x.since is None else x.since for x in self.changes(values, scores)}
+        worse = [x for x in self.changes(values, scores) if x.p <= ALERT_LEVEL and x.name in far]
+        self._in_a_row = {x.name: before.get(x.name, 0) + 1 for x in worse}
+        self.standing = [x for x in worse if self._in_a_row[x.name] >= IN_A_ROW]
+        self.recovered = [name for name, count in before.items() if count >= IN_A_ROW and name not in self._in_a_row]
+        for name in self.improved(values):
+            self.best[name], self.epochs[name] = values[name], epoch
+        return [x for x in self.standing if self._in_a_row[x.name] == IN_A_ROW]
+
+    def improved(self, values: Mapping[str, float]) -> list[str]:
+        """Return the names of the groups that are better than ever before."""
+        return [x for x, value in values.items() if x not in self.best or self._is_better(value, self.best[x])]
+
+    def _is_better(self, value: float, other: float) -> bool:
+        return value > other if self.better == "high" else value < other
+
+    def findings_of(
+        self,
+        changes: Sequence[Change],
+        epoch: float,
+        area: Callable[[str], Area],
+        keys: Mapping[str, str],
+    ) -> list[Finding]:
+        """Return one finding about groups that got worse, none where there are none.
+
+        Args:
+            changes: the groups, the first in full.
+            epoch: of the evaluation.
+            area: from a name to what the finding is about.
+            keys: of the values that have a curve, by name.
+        """
+        if not changes:
+            return []
+        first, others = changes[0], changes[1 : NAMED + 1]
+        about, now, best = area(first.name), self.written(first.now), self.written(first.best)
+        since = None if first.since == epoch else first.since
+        when = "" if since is None else f" since epoch {since:g}"
+        text = (
+            f"{capitalized(str(about))} {self.worse}{when}: {self.quantity} {now} at epoch {epoch:g}, {best} at epoch "
+            f"{first.epoch:g}, its best ({format_p(first.p)})"
+        )
+        if others:
+            text += f"; so did {', '.join(f'{quoted(x.name)} ({self.written(x.now)})' for x in others)}"
+        if len(changes) > NAMED + 1:
+            text += f" and {len(changes) - NAMED - 1} more"
+        return [Finding(f"{text}.", about, self.verdict(first), keys.get(first.name), False, first.p, since)]
+
+    def findings_of_recovered(self, area: Callable[[str], Area], keys: Mapping[str, str]) -> list[Finding]:
+        """Return the findings that groups are no longer far worse than at their best: their alerts are over."""
+        out = []
+        for name in self.recovered:
+            text = f"{capitalized(str(area(name)))}: recovered, no longer far worse than at its best."
+            out.append(Finding(text, area(name), "recovered", keys.get(name), fine=True))
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and plain Python only."""
+        best = {"best": dict(self.best), "epochs": dict(self.epochs)}
+        return best | {"in_a_row": dict(self._in_a_row), "since": dict(self._since)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        self.best, self.epochs = dict(state["best"]), dict(state["epochs"])
+        self._in_a_row, self._since = dict(state["in_a_row"]), dict(state["since"])
+
+
+def p_values_of_change(scores: Mapping[str, float]) -> dict[str, float]:
+    """Return how likely each change for the worse is by chance, for all of them together (Holm).
+
+    Args:
+        scores: by how many standard errors each is better than at its best; nan where nothing is known.
+
+    Example:
+        >>> found = p_values_of_change({"cluster_1": -3.0, "cluster_2": 0.0})
+        >>> {name: round(p, 4) for name, p in found.items()}
+        {'cluster_1': 0.0027, 'cluster_2': 0.5}
+    """
+    known = {name: NormalDist().cdf(z) for name, z in scores.items() if not math.isnan(z)}
+    p = torch.tensor(list(known.values()), dtype=torch.float64)
+    adjusted = holm(p, torch.ones_like(p, dtype=torch.bool)).tolist()
+    return dict.fromkeys(scores, 1.0) | dict(zip(known, adjusted, strict=True))
+
+
+def quoted(prompt: object) -> str:
+    """Return a prompt in quotes, cut where it is long."""
+    # repr, since what a prompt holds must not move a terminal's cursor
+    text = str(prompt)
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")
