@@ -6,7 +6,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -102,16 +101,6 @@ class ValueSpec:
         return cls(**{x.name: saved[x.name] for x in fields(cls) if x.name in saved})
 
 
-_of_run = partial(ValueSpec, detail=True, repeatable=False)
-_seconds = partial(_of_run, chart="Seconds per evaluation", unit="s")
-RUN_VALUES = (
-    _seconds("sampling_seconds", "seconds to draw the samples"),
-    _seconds("metric_seconds", "seconds to measure them"),
-    _of_run("images_seen", "training images so far"),
-)
-"""Values that every monitor logs in addition to those of its evaluator."""
-
-
 def declared(table: str) -> dict[str, ValueSpec]:
     """Return the declarations in a table of `values.toml`, by key.
 
@@ -121,6 +110,10 @@ def declared(table: str) -> dict[str, ValueSpec]:
     """
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     return {key: ValueSpec(key, **fields) for key, fields in tables[table].items()}
+
+
+RUN_VALUES = tuple(declared("run").values())
+"""Values that every monitor logs in addition to those of its evaluator."""
 
 
 def by_key(specs: Iterable[ValueSpec]) -> dict[str, ValueSpec]:

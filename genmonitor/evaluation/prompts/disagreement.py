@@ -127,9 +127,7 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
 class DistanceTracker(PromptTracker):
     """Follows the distance of each prompt's samples from real images: squared MMD without bias, see `mmd_influence`."""
 
-    name = "distance"
-    about = "squared MMD of the samples of one prompt from its real images; alerts watch it"
-    chart = "Distance of each prompt's samples from real images"
+    spec = declared("prompts")["distance"]
     quantity = "squared MMD"
     better = "low"
     worse = "moved away from the data"

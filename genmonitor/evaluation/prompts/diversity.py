@@ -131,9 +131,7 @@ class SpreadTracker(PromptTracker):
         limit: a best beyond this counts as this: the spread of real images, whatever the prompt.
     """
 
-    name = "spread"
-    about = "one minus the mean kernel of two samples of one prompt; alerts about lost variety watch it"
-    chart = "Spread of the samples of each prompt"
+    spec = declared("prompts")["spread"]
     quantity = "spread"
     better = "high"
     limit = math.inf

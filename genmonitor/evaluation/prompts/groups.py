@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -113,10 +113,8 @@ class PromptTracker(Tracker):
         evaluations: their number.
     """
 
-    name: ClassVar[str]
-    """Its keys are `name_1`, `name_2` and so on."""
-    about: ClassVar[str]
-    chart: ClassVar[str]
+    spec: ClassVar[ValueSpec]
+    """Declaration of the value; keys are those of groups, `spread_1` and so on."""
 
     def __init__(self, groups: PromptGroups) -> None:
         super().__init__()
@@ -147,9 +145,9 @@ class PromptTracker(Tracker):
 
     def specs(self) -> dict[str, ValueSpec]:
         """Return the declaration of the value of each group that has a curve, by its name."""
-        options: dict[str, Any] = {"chart": self.chart, "better": self.better, "detail": True}
+        key = self.spec.key
         return {
-            group: ValueSpec(f"{self.name}_{number}", self.about, f"{self.name} of {group}", **options)
+            group: replace(self.spec, key=f"{key}_{number}", label=f"{key} of {group}")
             for number, group in enumerate(self.groups.names[:CURVES], start=1)
         }
 
