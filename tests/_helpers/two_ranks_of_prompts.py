@@ -56,7 +56,6 @@ def evaluated(folder: Path, comm: Collective) -> dict[str, Any]:
         "by_prompt": found.followed.by_prompt,
         "of_others": found.followed.of_others,
         "p_value": found.followed.p_value,
-        "classes": [(x.label, x.n_fake, x.n_real, x.p) for x in found.classes],
     }
 
 

@@ -15,7 +15,6 @@ from _helpers.evaluations import (
     message,
     of_classes,
     samples_of,
-    summary,
 )
 from matplotlib.figure import Figure
 
@@ -125,9 +124,10 @@ def test_disagreement_message_names_the_prompt(shared):
 
 
 def test_disagreement_summary_lists_the_prompt(shared):
-    evaluator, history, _ = shared
-    assert "Prompts that differ (epoch 1)" in summary(evaluator, history)
-    assert "most of it for '2'" in summary(evaluator, history)
+    evaluator, history, evaluation = shared
+    said = evaluator.presenter().summary(evaluator.findings(evaluation, history), history)
+    assert "Prompts that differ (epoch 1)" in said
+    assert "most of it for '2'" in said
 
 
 def test_disagreement_figures_are_drawn(shared):

@@ -129,9 +129,7 @@ def test_two_processes_find_what_one_does(tmp_path):
     save_clip(tmp_path)
     one = in_one(tmp_path)
     assert {"clip_score", "clip_score_shuffled", "real_clip_score"} <= one["values"].keys()
-    assert [x[0] for x in one["classes"] if x[3] <= 0.05] == ["photo"]
     for found in in_two_processes(partial(in_two, tmp_path), tmp_path):
         assert found["values"] == pytest.approx(one["values"], rel=1e-5)
         for name in ("by_prompt", "of_others", "p_value"):
             torch.testing.assert_close(found[name], one[name], rtol=1e-5, atol=1e-6)
-        assert found["classes"] == one["classes"]
