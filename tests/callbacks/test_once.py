@@ -91,13 +91,13 @@ def test_testing_after_a_training_leaves_its_curves_and_files(tmp_path):
     runner = train(tmp_path, new(WithTestLoop), WithTestImages(), monitor)
     folder = tmp_path / "genmonitor"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    best, history = monitor.evaluator.state_dict()["fit"]["best"], measured(monitor)
+    best, history = monitor.evaluator.state_dict()["fit"]["tracker"], measured(monitor)
     first = tmp_path / "checkpoints" / "epoch=0-step=3.ckpt"
     runner.test(runner.lightning_module, datamodule=WithTestImages(), ckpt_path=first)
     assert measured(monitor)[:2] == history
     assert of_samples(measured(monitor)[2]) == of_samples(history[0])
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    kept = monitor.evaluator.state_dict()["fit"]["best"]
+    kept = monitor.evaluator.state_dict()["fit"]["tracker"]
     assert kept["epochs"] == best["epochs"]
 
 

@@ -184,10 +184,10 @@ def test_constant_pixels_raise_an_alert_only_where_they_are_visibly_off(noise, a
 def test_region_commit_that_fails_elsewhere_counts_for_nothing():
     evaluator, history = fitted(), []
     evaluate(evaluator, REAL[:24], history)
-    bad, before = evaluate(evaluator, BAD), evaluator.fit_state()["degradations"]
+    bad, before = evaluate(evaluator, BAD), evaluator.fit_state()["tracker"]["in_a_row"]
     with pytest.raises(FailedElsewhereError):
         commit_evaluation(evaluator, bad, [*history, {"epoch": 1, **bad.values}], ScriptedCollective(other=False))
-    assert evaluator.fit_state()["degradations"] == before
+    assert evaluator.fit_state()["tracker"]["in_a_row"] == before
 
 
 def test_region_commit_is_silent_on_a_good_generator():

@@ -81,8 +81,8 @@ def test_killed_run_gives_the_curves_of_one_undisturbed(tmp_path, validate, sett
     assert fixed(resumed) == fixed(undisturbed)
     assert torch.equal(resumed.evaluator.fitted.real, undisturbed.evaluator.fitted.real)
     assert (
-        resumed.evaluator.state_dict()["fit"]["degradations"]
-        == undisturbed.evaluator.state_dict()["fit"]["degradations"]
+        resumed.evaluator.state_dict()["fit"]["tracker"]["in_a_row"]
+        == undisturbed.evaluator.state_dict()["fit"]["tracker"]["in_a_row"]
     )
 
 
