@@ -190,7 +190,7 @@ def diagnose(
         real: real ones [M, C, H, W] or [M, D]; M at least 8.
         area: bool [H, W], the pixels to diagnose; None to find areas by the map of discrepancies.
         partition: regions to diagnose one by one, instead of an area.
-        fault_models: the ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis`.
+        fault_models: the ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis.kinds`.
         aligned: whether the same places of images can be compared, as of faces or scans. If not, as of photographs of
             anything, patches from random places are: kinds are named, places are not. Images should be larger than 16
             pixels.

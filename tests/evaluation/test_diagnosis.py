@@ -382,7 +382,7 @@ class Vignette:
 
 def test_a_users_fault_model_is_fitted_like_the_others() -> None:
     fake = Vignette().apply(disks(N, 1), 0.25, torch.Generator())
-    models = (Vignette(), *genmonitor.functional.diagnosis.FAULT_MODELS)
+    models = (Vignette(), *genmonitor.functional.diagnosis.kinds.FAULT_MODELS)
     kind = diagnose(fake, disks(N, 2), area=WHOLE, fault_models=models).findings[0].kinds[0]
     assert kind.name == "vignette"
     assert kind.unit == Vignette().unit
@@ -391,7 +391,7 @@ def test_a_users_fault_model_is_fitted_like_the_others() -> None:
 @pytest.mark.parametrize(("result", "says"), [("shape", "of shape"), ("nan", "finite")])
 def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
     fake, real = disks(N, 1) + 0.2, disks(N, 2)
-    models = (Vignette(result=result), *genmonitor.functional.diagnosis.FAULT_MODELS)
+    models = (Vignette(result=result), *genmonitor.functional.diagnosis.kinds.FAULT_MODELS)
     with pytest.raises(ValueError, match=f"`apply` of the fault model 'vignette'.*{says}"):
         diagnose(fake, real, area=WHOLE, fault_models=models)
     found = diagnose(fake, real, area=WHOLE, fault_models=models, skip_failing=True)
