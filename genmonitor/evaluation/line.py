@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p, times_real
 from genmonitor.evaluation.findings import ALERT_RATIO, Finding
-from genmonitor.evaluation.text.diagnosis import percent, with_strength
 from genmonitor.evaluation.values import ValueSpec, lookup
+from genmonitor.evaluation.words import percent, with_strength
 
 WIDTH = 100
 """Characters of a line at most."""

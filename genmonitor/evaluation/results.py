@@ -118,7 +118,7 @@ class Presenter(Generic[EvaluationT]):
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return what the run found, for the terminal: the findings, and the last of its values beside the largest."""
         table = on_screen(table_of_run(self.summed_up, history)) if self.summed_up else ""
-        title = dated(self.title, history[-1]) if table else ""
+        title = f"{self.title} (epoch {history[-1]['epoch']:g})" if table else ""
         return "\n".join(filter(None, [title, *map(str, headlines(findings)), table]))
 
     def fit_figures(self) -> Mapping[str, Figure | Drawing]:

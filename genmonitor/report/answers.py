@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor._formatting import format_p, times_real
+from genmonitor._formatting import capitalized, format_p, times_real
 from genmonitor.evaluation.findings import Area, Finding, differs, headlines
 from genmonitor.evaluation.line import WIDTH, change, clipped
 from genmonitor.evaluation.results import Record
-from genmonitor.evaluation.text.diagnosis import capital, percent, with_strength
 from genmonitor.evaluation.values import lookup
+from genmonitor.evaluation.words import percent, with_strength
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.plotting.style import boundaries
 from genmonitor.report.run import MonitorRun, Note
@@ -41,7 +41,7 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
         if RATIO in record:
             so_far.append(record)
             first = f"{times_real(so_far[0][RATIO])} → " if len(so_far) > 1 else ""
-            trend = {"better": capital(change(spec, so_far)), "trend": f"{first}{times_real(record[RATIO])} × real"}
+            trend = {"better": capitalized(change(spec, so_far)), "trend": f"{first}{times_real(record[RATIO])} × real"}
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
         out.append({**moment, **trend, **_finding(findings[0], record), "texts": others})
     return out

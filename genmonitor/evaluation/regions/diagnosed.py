@@ -136,7 +136,8 @@ class Diagnoses:
         """Return what is wrong at an evaluation, by the last diagnosis there was."""
         if evaluation.diagnosed.values is not None:
             return dated(evaluation.diagnosed.findings, self.wrong, epoch)
-        return tuple(replace(x, text=f"{x.text} Diagnosed at epoch {self.epoch:g}.") for x in self.wrong)
+        said = f" Diagnosed at epoch {self.epoch:g}."
+        return tuple(replace(x, text=x.text + said, as_of=self.epoch) for x in self.wrong)
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python only."""
