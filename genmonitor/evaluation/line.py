@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p, times_real
-from genmonitor.evaluation.findings import ALERT_RATIO, Finding
+from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.regions.tracker import ALERT_RATIO
 from genmonitor.evaluation.values import ValueSpec, lookup
 from genmonitor.evaluation.words import percent, with_strength
 

@@ -19,7 +19,7 @@ from genmonitor.functional.diagnosis.readings import READINGS, Said, differing, 
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
 
-FARTHER = 1.25
+ALERT_RATIO = 1.25
 """Times its best error ratio, 1 at least, beyond which a region is far worse, or samples may be: less is chance."""
 LEVEL = 0.001
 """Level of a visible change, for all readings together: the least that 999 permutations allow."""
@@ -57,7 +57,7 @@ class RegionTracker(Tracker):
 
     def far(self, values: Mapping[str, float]) -> list[str]:
         """Return the names of the regions that are 1.25 times as far as at their best, which counts as 1 at least."""
-        return [x for x, best in self.best.items() if x != IMAGE and values[x] >= FARTHER * max(best, 1.0)]
+        return [x for x, best in self.best.items() if x != IMAGE and values[x] >= ALERT_RATIO * max(best, 1.0)]
 
     def written(self, value: float) -> str:
         """Write an error ratio."""
@@ -121,7 +121,7 @@ class RegionTracker(Tracker):
         readings = usable_readings(READINGS, real, aligned)
         now, target = (read(readings, (x[:LOOKED_AT].float() - low) / span) for x in (fake, real))
         best = self.readings
-        if best is None or best.shape[1] != now.shape[1] or not ratio > FARTHER * max(self.best[IMAGE], 1.0):
+        if best is None or best.shape[1] != now.shape[1] or not ratio > ALERT_RATIO * max(self.best[IMAGE], 1.0):
             return Look(now, None)
         middle = dict(zip((x.name for x in readings), target.median(0).values.tolist(), strict=True))
         changed = differing(readings, now, best, LEVEL, seed)
