@@ -30,6 +30,7 @@ from stamp import stamp  # noqa: E402
 
 from genmonitor import diagnose  # noqa: E402
 from genmonitor._places import describe_place  # noqa: E402
+from genmonitor.evaluation.bands import band_finding  # noqa: E402
 from genmonitor.evaluation.findings import FaultKind  # noqa: E402
 from genmonitor.evaluation.single_samples import FAR, SELDOM  # noqa: E402
 from genmonitor.functional import (  # noqa: E402
@@ -183,10 +184,9 @@ def band_rows(runs: int, nulls: int) -> Rows:
                     fake = waves(fake, int(strength))
                 elif kind:
                     fake = planted(KINDS[kind], fake, strength, torch.ones(fake.shape[2:], dtype=torch.bool), run)
-                found = band_energy_test(fake, real)
-                p = found.directed_p_value.amin(1).minimum(found.p_value)
-                said.append(bool(p.min() <= SELDOM))
-                right.append(said[-1] and found.wavelengths[int(p.argmin())] == px)
+                found = band_finding(band_energy_test(fake, real))
+                said.append(bool(found))
+                right.append(bool(found) and found[0].measure == f"energy_{px}")
                 first = ks_spectrum(fake, real)
                 peer.append(first is not None)
                 peer_right.append(first == px)

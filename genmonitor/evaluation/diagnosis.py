@@ -15,9 +15,11 @@ from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation import words as text
+from genmonitor.evaluation.bands import band_finding, band_values, bands_of
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.functional.areas import significant_areas
+from genmonitor.functional.band_energy_test import BandEnergy
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
@@ -49,8 +51,8 @@ LOCAL, ELSEWHERE = 0.5, 0.25
 """Part of the image that one fault's area is at most, and part of its distance that all around it has at most."""
 SAME_AREA = 0.5
 """Intersection over union from which two areas are one."""
-BESIDE = 4
-"""Tests beside those of places: copies, near twins, strange samples, real images that none is like."""
+BESIDE = 5
+"""Tests beside those of places: copies, near twins, strange samples, real images that none is like, sizes of detail."""
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
 
@@ -73,6 +75,7 @@ class Diagnosis:
         left_out: fault models that were not tried, and why.
         failures: fault models that failed, in sentences.
         singles: copies, strange samples, and real images that none is like; None where an area or regions were given.
+        bands: of `genmonitor.functional.band_energy_test`; None likewise, and of features.
     """
 
     findings: tuple[Finding, ...]
@@ -85,6 +88,7 @@ class Diagnosis:
     left_out: tuple[str, ...]
     failures: tuple[str, ...]
     singles: SingleSamples | None = None
+    bands: BandEnergy | None = None
 
     @property
     def proportions(self) -> float:
@@ -95,12 +99,12 @@ class Diagnosis:
     def p(self) -> float:
         """p-value of what was found, for all that was searched; faults are judged on images that none is fitted on.
 
-        Places are half of it, single samples the other half, where these were looked for.
+        Places are half of it, single samples and sizes of detail the other half, where these were looked for.
         """
         found = [x.p for x in self.areas.values()]
         # of the map and of the whole image, or of each area given
         places = len(found) * min(found) if self.map is None else 2 * min(*found, float(self.map["p"]))
-        if self.singles is None:
+        if self.singles is None and self.bands is None:
             return min(1.0, places)
         copied = [x for x in self.findings if x.kinds[:1] and x.kinds[0].name == Copies.name]
         beside = [x for x in self.findings if x.fine is False and x.area.name not in self.areas] + copied
@@ -119,6 +123,7 @@ class Diagnosis:
             "explained": explained,
             "proportions": min(whole.proportions, max(0.0, 1.0 - explained)),
             **({} if self.singles is None else self.singles.values()),
+            **({} if self.bands is None else band_values(self.bands)),
         }
 
     @property
@@ -250,8 +255,10 @@ def diagnose(
     whole = [mask for _, mask, _ in masks if bool(mask.all())]
     numbers = range(len(fake)) if fake_indices is None else fake_indices
     singles = SingleSamples.of(*given, train, train_indices, numbers, aligned) if whole else None
+    bands = bands_of(*given, seed) if whole and pixels else None
     if singles is not None:
-        findings = _with_singles(findings, singles, whole[0])
+        of_bands = [] if bands is None else band_finding(bands)
+        findings = _with_others(findings, singles, of_bands, whole[0])
     failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
     if singles is not None and singles.copies:
@@ -260,13 +267,16 @@ def diagnose(
         examples["the real images that they copy"] = among[nearest.to(among.device)].cpu()
     named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)
     found = (named, areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
-    return Diagnosis(*found, singles)
+    return Diagnosis(*found, singles, bands)
 
 
-def _with_singles(findings: Sequence[Finding], singles: SingleSamples, whole: Tensor) -> list[Finding]:
-    """Add what was found of single samples: what to look at first comes first.
+def _with_others(
+    findings: Sequence[Finding], singles: SingleSamples, of_bands: Sequence[Finding], whole: Tensor
+) -> list[Finding]:
+    """Add what was found of single samples and of sizes of detail: what to look at first comes first.
 
-    A fault that is named makes many samples strange: then these are details, a few that are by far the strangest aside.
+    A fault that is named changes energies and makes many samples strange: then these are details, a few that are by
+    far the strangest aside.
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = singles.memorized(whole)
@@ -274,7 +284,8 @@ def _with_singles(findings: Sequence[Finding], singles: SingleSamples, whole: Te
         # which no fault of single images explains
         wrong = [x if x.kinds else replace(x, detail=True) for x in wrong]
     explained = any(x.kinds for x in wrong)
-    others = [*singles.strangest(explained), *(replace(x, detail=explained) for x in singles.without_samples())]
+    others = [replace(x, detail=explained) for x in of_bands] + singles.strangest(explained)
+    others += [replace(x, detail=explained) for x in singles.without_samples()]
     said = [x for x in others if x.fine is False or (wrong and not x.detail)]
     return [*copied, *wrong[:2], *said, *wrong[2:], *fine, *(x for x in others if x not in said)]
 

@@ -47,6 +47,7 @@ SCALARS = [
     "c_t",
     "strange",
     "uncovered",
+    *(f"{measure}_{px}" for px in (2, 4, 8) for measure in ("energy", "p_energy")),
     "explained",
     "proportions",
     "violations",

@@ -71,6 +71,15 @@ def test_a_class_copies_and_an_odd_sample(compared):
         assert "Strangest samples: 203 (upper left)" in said
 
 
+def test_a_size_of_detail(compared):
+    run, _ = compared
+    fake = images(440, 0)
+    fake += 0.05 * torch.sin(2 * torch.pi / 6 * torch.arange(16))
+    terminal, page = run(fake)
+    for said in (" ".join(terminal.split()), page):
+        assert re.search("Vertical lines of 4-8 px have .* the energy of real images", said)
+
+
 class FadesAClassAndCopies(LightningModule):
     """Draws images by class as the data are; from the second epoch on class 2 is faded, and images are copied."""
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.results import MOMENT
 from genmonitor.evaluation.values import RUN_VALUES, declared
 from genmonitor.functional.discrepancy import VIEWS
@@ -65,6 +66,7 @@ class RegionValues:
         self.specs = (
             *(replace(_CMS, key=name, region=name, detail=name == CONSTANT) for name in names),
             *_OF_IMAGES.values(),
+            *BANDS,
             *(
                 replace(spec, key=key, region=name, label=spec.title, detail=_is_detail(measure, name))
                 for measure, spec in _OF_REGIONS.items()
