@@ -5,8 +5,7 @@ A monitor of your own is an evaluator (`genmonitor.evaluation.Evaluator`) in a `
 """
 
 from genmonitor.callbacks.base import GenerativeMonitor, MonitorOptions
-from genmonitor.callbacks.checkpoints.evaluating import SweepResult
-from genmonitor.callbacks.checkpoints.sweep import sweep
+from genmonitor.callbacks.checkpoints.sweep import SweepResult, sweep
 from genmonitor.callbacks.disagreement import DisagreementMonitor
 from genmonitor.callbacks.diversity import DiversityMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor

@@ -28,7 +28,6 @@ from genmonitor.callbacks.integration.compat import (
     averaged_model,
     batches_seen,
     ends_here,
-    ends_with_training,
     find_weight_averaging,
     log_value,
     logged_state,
@@ -229,12 +228,6 @@ class GenerativeMonitor(Monitor, Callback):
             )
         if trainer.is_global_zero and self.history and self.verbose:
             self.publisher.attempt(lambda: say(self.summary()))
-            if ends_with_training(trainer):
-                self.publisher.notes.warn(
-                    "the training's processes end here, and `history` with them: in your script it stays empty. All "
-                    f"values are in {self.publisher.folder.path / 'history.csv'}, the latest in "
-                    "`trainer.callback_metrics`."
-                )
         together = monitors(trainer)
         if trainer.is_global_zero and together[-1] is self:
             finish_run(monitor.publisher for monitor in together)
@@ -245,7 +238,7 @@ class GenerativeMonitor(Monitor, Callback):
     def fit_evaluator(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Fit the evaluator to the Trainer's data. Every process calls it."""
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
-        real = reference_images(trainer, self.real_images, self.image_key, comm, progress, self.publisher.notes.inform)
+        real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
         self._fit_evaluator(real, sampled_model(trainer, pl_module), comm, progress)
         self.fitted = True
 

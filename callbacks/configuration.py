@@ -63,29 +63,21 @@ def _check_sharding(trainer: pl.Trainer) -> None:
 
 
 def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
-    """Return notes on what waits for a key more often than the monitor evaluates."""
-    ours, rarely = f"{monitor.prefix}/", not monitor.schedule.every_epoch
-    notes = [
-        f"a learning-rate scheduler monitors {config.monitor!r}, which may not be evaluated before it steps. It then "
-        "sees no improvement: let it step once per epoch, and evaluate every epoch"
-        for config in trainer.lr_scheduler_configs
-        if str(config.monitor).startswith(ours)
-        and (config.interval == "step" or rarely or trainer.check_val_every_n_epoch != 1)
+    """Return notes on what looks at a value of the monitor more often than the monitor evaluates."""
+    rarely = not monitor.schedule.every_epoch
+    watching = [
+        ("A learning-rate scheduler", x.monitor, x.interval == "step" or trainer.check_val_every_n_epoch != 1)
+        for x in trainer.lr_scheduler_configs
     ]
-    for stop in trainer.early_stopping_callbacks:
-        if rarely and str(stop.monitor).startswith(ours):
-            notes.append(
-                f"EarlyStopping monitors {stop.monitor!r}, which is not evaluated every epoch. It counts an epoch "
-                "without an evaluation as no improvement, and may stop at one: raise its `patience` or set "
-                "every_n_epochs=1."
-            )
-    checkpoints = [getattr(x, "monitor", None) for x in trainer.checkpoint_callbacks]
-    for key in checkpoints if rarely or saves_by_steps(trainer, monitor.prefix) else []:
-        if str(key).startswith(ours):
-            notes.append(
-                f"ModelCheckpoint monitors {key!r}, which is not evaluated whenever it saves. It ranks weights without "
-                "an evaluation last: let both come at the same epochs or steps."
-            )
+    watching += [("EarlyStopping", x.monitor, False) for x in trainer.early_stopping_callbacks]
+    by_steps = bool(saves_by_steps(trainer, monitor.prefix))
+    watching += [("ModelCheckpoint", getattr(x, "monitor", None), by_steps) for x in trainer.checkpoint_callbacks]
+    notes = [
+        f"{name} monitors {key!r}, which is not evaluated whenever it looks. It takes a missing evaluation for no "
+        "improvement: let both come at the same epochs or steps"
+        for name, key, more_often in watching
+        if str(key).startswith(f"{monitor.prefix}/") and (rarely or more_often)
+    ]
     if isinstance(monitor.sampler, ValidationSamples) and trainer.check_val_every_n_epoch != 1:
         notes.append("the last epoch is evaluated only if it is validated, since `reuse`='validation' draws no samples")
     return notes

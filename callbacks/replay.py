@@ -12,7 +12,7 @@ import torch
 
 from genmonitor._io import read_json
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.checkpoints.setup import CONFIG, SETUP, make_setup
+from genmonitor.callbacks.checkpoints.setup import SETUP, make_setup
 from genmonitor.callbacks.checkpoints.sweep import reuse_run, sweep_of
 from genmonitor.callbacks.integration.checkpoints import read_checkpoint
 from genmonitor.report.files import FOLDER
@@ -22,22 +22,13 @@ NEEDED = {"monitor", "settings", "threads", "precision", "processes", "device", 
 """What a replay takes from a run, and a comparison or a loop without a Trainer does not leave."""
 
 
-def replay(
-    path: Path,
-    checkpoint: Path,
-    setup: str | Callable[[], Any] | None = None,
-    *,
-    config: Path | None = None,
-    script: Path | None = None,
-) -> dict[str, float]:
+def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict[str, float]:
     """Measure the values of an evaluation again, by a sweep of its checkpoint.
 
     Args:
         path: the file of the run, such as cms_run.json; what it names lies beside it.
         checkpoint: of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
         setup: as for `sweep`, with the monitors of the run.
-        config: as for `sweep`; None for the config.yaml above the run's folder where there is no `setup`.
-        script: as for `sweep`.
 
     Returns:
         The values that the samples give again, by key.
@@ -47,7 +38,7 @@ def replay(
         ValueError: if they do not belong together, or the checkpoint cannot be evaluated.
     """
     logged = logged_evaluation(path, checkpoint)
-    made = make_setup(setup, config if setup is not None else config or path.parent.parent / CONFIG, script)
+    made = make_setup(setup)
     _check_monitor(made.monitors, logged)
     for monitor in made.monitors:
         monitor.sampler.batch_size = logged["sample_batch_size"]
@@ -91,7 +82,7 @@ def _check_monitor(monitors: list[GenerativeMonitor], logged: dict[str, Any]) ->
     monitor = next((monitor for monitor in monitors if monitor.prefix == logged["prefix"]), None)
     if monitor is None:
         raise ValueError(f"Expected the setup to return the monitor of {logged['prefix']} too, but got none. {SETUP}")
-    found = {"monitor": type(monitor).__name__, "n_samples": monitor.sampler.n_samples, "seed": monitor.sampler.seed}
+    found: dict[str, Any] = {"monitor": type(monitor).__name__}
     if found["monitor"] == logged["monitor"]:  # another kind has other settings
         found |= monitor.evaluator.comparable_settings()
     known = {**logged, **logged["settings"]}

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setup of a training, by the user's own code or a config file, in a Trainer that takes no step."""
+"""Setup of a training by the user's own code, in a Trainer that takes no step."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import os
+import re
 import signal
 import sys
 import warnings
@@ -24,11 +25,6 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from genmonitor.callbacks.base import GenerativeMonitor, monitors
 
 RETURNS = "(trainer, module, data), (module, data) or (module, data, monitor)"
-CONFIG = "config.yaml"
-"""What Lightning's command line leaves in the folder of a run."""
-PARTS = ("seed_everything", "trainer", "model", "data", "optimizer", "lr_scheduler")
-"""What is read of a file of Lightning's command line."""
-
 SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor."
 
 TAKEN_OVER = (
@@ -76,57 +72,18 @@ class Setup:
         return cls(module, data, [*alone, *(monitor for monitor in found if monitor not in alone)], trainer)
 
 
-def make_setup(
-    setup: str | Callable[[], Any] | None = None, config: str | Path | None = None, script: str | Path | None = None
-) -> Setup:
+def make_setup(setup: str | Callable[[], Any]) -> Setup:
     """Make what was trained.
 
     Args:
         setup: a function without arguments that returns it, or where it is: "FILE.py:FUNCTION".
-        config: a file of Lightning's command line instead, whose classes have a `class_path`.
-        script: the script that trained with it, from whose folder classes are imported too.
 
     Raises:
-        ValueError: if neither is given or both are, or they do not make a module.
+        ValueError: if there is no such function, or it returns something else.
     """
-    if (setup is None) == (config is None):
-        given = "both" if setup is not None else "neither"
-        raise ValueError(
-            f"Expected `setup` or `config`, but got {given}. Give --setup FILE.py:FUNCTION, a function that returns "
-            f"{RETURNS}, or --config FILE.yaml of Lightning's command line."
-        )
     sys.path.insert(0, str(Path.cwd()))
-    if script is not None:
-        sys.path.insert(0, str(Path(script).resolve().parent))
     with without_advice():
-        if config is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what Lightning and jsonargparse think of each other
-                return _from_config(Path(config))
-        return Setup.of(imported(setup)() if isinstance(setup, str) else setup())  # type: ignore[misc]
-
-
-def _from_config(config: Path) -> Setup:
-    """Make what a file of Lightning's command line describes, on one device."""
-    try:
-        import yaml
-        from lightning.pytorch.cli import LightningCLI
-    except ModuleNotFoundError as error:
-        raise ValueError(f'{error}: pip install "jsonargparse[signatures]", which --config needs.') from error
-    content = yaml.safe_load(config.read_text(encoding="utf-8"))
-    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise ValueError(f"Expected a LightningCLI config file, but {config} describes no model.")
-    described = {name: content[name] for name in PARTS if content.get(name) is not None}
-    # a strategy for several devices may not be there
-    described["trainer"] = {**described.get("trainer", {}), "devices": 1, "num_nodes": 1, "strategy": "auto"}
-    try:
-        made = LightningCLI(args=described, run=False, save_config_callback=None, seed_everything_default=0)
-    except SystemExit as error:  # jsonargparse has said why
-        raise ValueError(
-            f"Could not make what {config} describes, as said above. Give --script FILE.py, the script that trained, "
-            "for classes beside it, or --setup FILE.py:FUNCTION where its command line knows the classes by itself."
-        ) from error
-    return Setup.of((made.trainer, made.model, made.datamodule))
+        return Setup.of(imported(setup)() if isinstance(setup, str) else setup())
 
 
 def imported(where: str) -> Any:
@@ -208,35 +165,28 @@ def settings_of(trainer: Trainer | None) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None} | known
 
 
-def placed(device: str | None, devices: int | None, num_nodes: int | None, strategy: str) -> dict[str, Any]:
-    """Return the settings of a Trainer that say where it computes.
+def placed(device: str | None) -> dict[str, Any]:
+    """Return the settings of a Trainer that say where it computes, in the processes that torchrun or srun started.
 
     Args:
         device: such as "cpu" or "cuda:1"; None for that of the training.
-        devices: of each node; None for as many as torchrun or srun started there, else one.
-        num_nodes: the same of nodes.
-        strategy: of the Trainer.
 
     Example:
-        >>> placed("cuda:1", None, None, "auto")
-        {'accelerator': 'cuda', 'devices': [1], 'num_nodes': 1, 'strategy': 'auto'}
+        >>> placed("cuda:1")
+        {'accelerator': 'cuda', 'devices': [1], 'num_nodes': 1}
     """
     by_slurm = "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1
     names = ("SLURM_NTASKS_PER_NODE", "SLURM_NNODES") if by_slurm else ("LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE")
     started, nodes = (int(os.environ.get(name, 1)) for name in names)
-    settings = {"devices": devices or started, "num_nodes": num_nodes or nodes, "strategy": strategy}
+    settings: dict[str, Any] = {"devices": started, "num_nodes": nodes}
     if device is None:
         return settings
-    kind, _, index = device.partition(":")
-    if kind not in KINDS or (index and not index.isdigit()):
-        raise ValueError(f"Expected `device` to be cpu, cuda, cuda:0, … or mps, but got {device!r}.")
-    if index and kind == "cuda":
-        if settings["devices"] != 1:
-            raise ValueError(
-                f"Expected `device` without a number for {settings['devices']} devices, but got {device!r}."
-            )
-        settings["devices"] = [int(index)]
-    return {"accelerator": kind, **settings}
+    kind, _, number = device.partition(":")
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", device) or (number and started > 1):
+        raise ValueError(
+            f"Expected `device` to be cpu, mps, cuda or, for one process, cuda:0, cuda:1 and so on, but got {device!r}."
+        )
+    return {"accelerator": kind, **settings, **({"devices": [int(number)]} if number else {})}
 
 
 @contextmanager

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,34 +17,53 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.checkpoints.evaluating import CheckpointEvaluations, SweepResult
-from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup, placed, run_at_start, settings_of
+from genmonitor.callbacks.checkpoints.setup import Setup, make_setup, placed, run_at_start, settings_of
 from genmonitor.callbacks.checkpoints.state import SweepState, new_checkpoints
-from genmonitor.callbacks.integration.checkpoints import CheckpointWeights, run_of
+from genmonitor.callbacks.integration.checkpoints import Checkpoint, WeightAveraging, checkpoint_loaded, run_of
+from genmonitor.callbacks.integration.circumstances import TrainerCollective
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
+from genmonitor.evaluation.results import History
+from genmonitor.images.cache import clear
+from genmonitor.loggers.publisher import finish_evaluations
+from genmonitor.monitoring.options import MAX_FAILURES
 from genmonitor.report.files import FOLDER
 from genmonitor.report.run import MonitorRun
 
 
+@dataclass
+class SweepResult:
+    """Result of a sweep.
+
+    Attributes:
+        folder: of the report and the other files.
+        histories: the records of all evaluations, by prefix of the monitor.
+        evaluated: the names of the checkpoints that were evaluated this time.
+        before: number of moments of the run that earlier sweeps evaluated.
+        skipped: by name of the checkpoint, why it could not be evaluated.
+    """
+
+    folder: Path
+    histories: dict[str, History]
+    before: int
+    evaluated: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
 def sweep(
     run: str | Path | Sequence[str | Path],
-    setup: str | Callable[[], Any] | None = None,
+    setup: str | Callable[[], Any],
     *,
-    config: str | Path | None = None,
-    script: str | Path | None = None,
     out: str | Path | None = None,
     device: str | None = None,
-    devices: int | None = None,
-    num_nodes: int | None = None,
-    strategy: str = "auto",
     tell: Callable[[str], Any] = print,
+    **settings: Any,
 ) -> SweepResult:
     """Evaluate the checkpoints of a run, in their order, as if its Trainer had had the monitors.
 
-    The curves, the report and TensorBoard's files are those of such a run, to the last bit on the same machine. What is
-    evaluated stays when a sweep is stopped or killed: the next one goes on from there. A checkpoint that cannot be
-    evaluated is reported and skipped.
+    The curves, the report and TensorBoard's files are those of such a run, to the last bit on the same machine; only
+    `images_seen` is missing. What is evaluated stays when a sweep is stopped or killed: the next one goes on from
+    there. A checkpoint that cannot be evaluated is reported and skipped.
 
     The module must be what its checkpoints make it: what changes during training and is in no `state_dict` is as
     `setup` makes it, unless `on_load_checkpoint` sets it. A monitor that compares the model with its start
@@ -55,16 +76,11 @@ def sweep(
             training and a validation loader. Monitors are those of the trainer and those returned; where there are
             none, `PixelClusterMonitor(diagnose_every=1)`. Of the trainer are taken its precision, its limits, when it
             validates, and its loggers that write no files.
-        config: a file of Lightning's command line instead of `setup`; None for the config.yaml that it left in the
-            folder of the run, if there is one.
-        script: the script that trained with it, from whose folder its classes are imported.
         out: the folder to write into; None for that of the run.
         device: where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
-        devices: of each node, which draw and measure together; `Trainer(devices=...)`. None for as many as torchrun or
-            Slurm started, else one.
-        num_nodes: the same of nodes.
-        strategy: `Trainer(strategy=...)`.
         tell: takes a line at the start and after each checkpoint.
+        **settings: of the Trainer that evaluates, such as `devices` and `strategy`; by default it runs in the processes
+            that torchrun or Slurm started, else in one.
 
     Raises:
         FileNotFoundError: if there is no such run.
@@ -73,12 +89,13 @@ def sweep(
     Example:
         >>> sweep("lightning_logs/version_3", "train.py:build", devices=2)  # doctest: +SKIP
     """
-    places = _existing([run] if isinstance(run, (str, Path)) else run)
-    where, tell = placed(device, devices, num_nodes, strategy), rank_zero_only(tell)
-    if setup is None and config is None and (run_of(places) / CONFIG).is_file():
-        config = run_of(places) / CONFIG
+    places = [Path(place) for place in ([run] if isinstance(run, (str, Path)) else run)]
+    for place in places:
+        if not place.exists():
+            raise FileNotFoundError(f"Expected the folder of a run, or checkpoints, but there is no {place}.")
+    settings = placed(device) | settings
     folder = (run_of(places) if out is None else Path(out)).resolve()
-    return sweep_of(make_setup(setup, config, script), places, folder, tell, **where)
+    return sweep_of(make_setup(setup), places, folder, rank_zero_only(tell), **settings)
 
 
 def sweep_of(
@@ -93,22 +110,23 @@ def sweep_of(
         tell: takes lines.
         settings: of the Trainer, over those of the one that trained.
     """
-    if any(isinstance(monitor.sampler, ValidationSamples) for monitor in made.monitors):
+    monitors = made.monitors or [PixelClusterMonitor(diagnose_every=1)]
+    if any(isinstance(monitor.sampler, ValidationSamples) for monitor in monitors):
         raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
-    made = replace(made, monitors=made.monitors or [PixelClusterMonitor(diagnose_every=1)])
-    state = SweepState(folder / FOLDER, made.monitors)
+    state = SweepState(folder / FOLDER, monitors)
     result = SweepResult(folder, {}, len(state.moments))
-    evaluated = CheckpointEvaluations(made.monitors, state, result, tell)
-    if found := new_checkpoints(places, state, evaluated.skip):
-        count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
+    evaluations = _Evaluations(monitors, state, result, tell)
+    checkpoints = new_checkpoints(places, state, evaluations.skip)
+    if checkpoints:
+        count = "1 checkpoint" if len(checkpoints) == 1 else f"{len(checkpoints)} checkpoints"
         tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
-        reuse_run(run_of(places) / FOLDER, made.monitors)
-        evaluated.weights = CheckpointWeights(found[0].averaged)
+        reuse_run(run_of(places) / FOLDER, monitors)
+        averaging = WeightAveraging() if checkpoints[0].averaged else None
         run_at_start(
             made.module,
             made.data,
-            partial(evaluated.run, found),
-            [*made.monitors, *evaluated.weights.callbacks],
+            partial(evaluations.run, checkpoints, averaging),
+            [*monitors, *([averaging] if averaging else [])],
             logger=_loggers(made.trainer, folder),
             default_root_dir=str(folder),
             **settings_of(made.trainer) | settings,
@@ -116,17 +134,66 @@ def sweep_of(
     if not state.moments:
         why = "".join(f" {name}: {reason}." for name, reason in [*result.skipped.items()][:1])
         raise ValueError(f"Expected checkpoints (*.ckpt) that can be evaluated, but {places[0]} has none.{why}")
-    result.histories = {monitor.prefix: monitor.history for monitor in made.monitors}
+    result.histories = {monitor.prefix: monitor.history for monitor in monitors}
     return result
 
 
-def _existing(places: Sequence[str | Path]) -> list[Path]:
-    """Return the places of checkpoints as paths; refuse those that are not there."""
-    paths = [Path(place) for place in places]
-    for path in paths:
-        if not path.exists():
-            raise FileNotFoundError(f"Expected the folder of a run, or checkpoints, but there is no {path}.")
-    return paths
+@dataclass
+class _Evaluations:
+    """Evaluates checkpoints inside a Trainer. Every process of it does the same; rank zero alone tells and writes."""
+
+    monitors: list[GenerativeMonitor]
+    state: SweepState
+    result: SweepResult
+    tell: Callable[[str], Any]
+
+    def skip(self, path: Path, why: str) -> None:
+        """Report a checkpoint that cannot be evaluated."""
+        self.result.skipped[path.name] = why
+        self.tell(f"{path.name} is skipped: {why}")
+
+    def run(
+        self, checkpoints: list[Checkpoint], averaging: WeightAveraging | None, trainer: Any, pl_module: Any
+    ) -> None:
+        """Evaluate checkpoints one after another; a sweep that is stopped has kept those that are over."""
+        comm = TrainerCollective(trainer)
+        checkpoints = comm.broadcast(checkpoints)  # each process has looked, at a time of its own
+        for number, checkpoint in enumerate(checkpoints, 1):
+            name = checkpoint.path.name
+            succeeded = self._evaluate(checkpoint.path, averaging, trainer, pl_module)
+            if comm.any_true(trainer.received_sigterm):  # Lightning only notes it
+                raise SystemExit(128 + signal.SIGTERM)
+            if succeeded:
+                self.state.save(checkpoint.moment, writes=comm.rank == 0)
+                self.result.evaluated.append(name)
+                about = f"{number} of {len(checkpoints)}: {name}, step {checkpoint.progress.step}"
+                self.tell("\n".join([about, *(monitor.publisher.message for monitor in self.monitors)]))
+            elif name not in self.result.skipped:
+                self.skip(checkpoint.path, "its evaluation failed; see the warning")
+            for monitor in self.monitors:
+                if monitor.failures.switched_off:
+                    raise ValueError(
+                        f"{MAX_FAILURES} evaluations of {monitor.prefix} in a row failed, the last of {name}."
+                    )
+
+    def _evaluate(self, path: Path, averaging: WeightAveraging | None, trainer: Any, pl_module: Any) -> bool:
+        """Evaluate a checkpoint; return True if a monitor succeeded."""
+        comm, records = TrainerCollective(trainer), []
+        try:
+            with ExitStack() as stack:
+                with comm.all_ranks_or_none():
+                    stack.enter_context(checkpoint_loaded(path, trainer, pl_module, averaging))
+                for monitor in self.monitors:
+                    monitor.images_seen = None  # no checkpoint tells
+                    records.append(monitor.evaluate(trainer, pl_module))
+            with comm.all_ranks_or_none():
+                if comm.rank == 0:
+                    finish_evaluations(monitor.publisher for monitor in self.monitors)
+        except Exception as error:
+            self.skip(path, f"{type(error).__name__}: {error}")
+        finally:
+            clear(trainer)
+        return any(record is not None for record in records)
 
 
 def _loggers(trainer: Trainer | None, folder: Path) -> list[Logger]:

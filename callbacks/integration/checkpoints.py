@@ -122,38 +122,30 @@ class WeightAveraging(Callback):
         self._average_model.module.load_state_dict(weights_in(saved, averaged=True), strict=module.strict_loading)
 
 
-class CheckpointWeights:
-    """Puts checkpoints into a module that is set up, one after another.
+@contextmanager
+def checkpoint_loaded(
+    path: Path, trainer: Any, pl_module: Any, averaging: WeightAveraging | None
+) -> Iterator[TrainingProgress]:
+    """Have a checkpoint's weights in the module, and the Trainer as far as it says, inside the block.
 
     Args:
-        averaged: whether they hold averaged weights beside the others.
+        path: of the checkpoint.
+        trainer: in which the module is set up.
+        pl_module: takes the weights.
+        averaging: takes the averaged weights, a callback of the Trainer; None if the checkpoints of this run have none.
 
-    Attributes:
-        averaged: the same.
-        callbacks: what the Trainer must have.
+    Raises:
+        OSError: if there is no such file.
+        ValueError: if it is no checkpoint of this run.
+        RuntimeError: if the weights are another module's.
     """
-
-    def __init__(self, averaged: bool = False) -> None:
-        self.averaged = averaged
-        self._averaging = WeightAveraging() if averaged else None
-        self.callbacks: list[Callback] = [self._averaging] if self._averaging else []
-
-    @contextmanager
-    def of(self, path: Path, trainer: Any, pl_module: Any) -> Iterator[TrainingProgress]:
-        """Have a checkpoint's weights in the module, and the Trainer as far as it says, inside the block.
-
-        Raises:
-            OSError: if there is no such file.
-            ValueError: if it is no checkpoint of this run.
-            RuntimeError: if the weights are another module's.
-        """
-        saved = read_checkpoint(path)
-        if has_averaged(saved) != self.averaged:
-            known = "has averaged weights" if has_averaged(saved) else "has no averaged weights"
-            raise ValueError(f"Expected checkpoints of one run, but {path} {known}, unlike the first.")
-        pl_module.on_load_checkpoint(saved)
-        if self._averaging is not None:
-            self._averaging.take(pl_module, saved)
-        pl_module.load_state_dict(weights_in(saved, averaged=False), strict=pl_module.strict_loading)
-        with at_progress(trainer, fit_loop(saved)) as progress:
-            yield progress
+    saved = read_checkpoint(path)
+    if has_averaged(saved) != (averaging is not None):
+        known = "has averaged weights" if has_averaged(saved) else "has no averaged weights"
+        raise ValueError(f"Expected checkpoints of one run, but {path} {known}, unlike the first.")
+    pl_module.on_load_checkpoint(saved)
+    if averaging is not None:
+        averaging.take(pl_module, saved)
+    pl_module.load_state_dict(weights_in(saved, averaged=False), strict=pl_module.strict_loading)
+    with at_progress(trainer, fit_loop(saved)) as progress:
+        yield progress

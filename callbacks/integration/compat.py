@@ -14,25 +14,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = [
-    "TrainingProgress",
-    "at_progress",
-    "averaged_model",
-    "batches_seen",
-    "ends_here",
-    "ends_with_training",
-    "find_weight_averaging",
-    "given_dataloaders",
-    "log_value",
-    "logged_state",
-    "logged_step",
-    "progress_in",
-    "trainer_states",
-    "training_dataloaders",
-    "validation_dataloaders",
-    "weight_averagings",
-]
-
 
 def logged_step(trainer: Any, pl_module: Any) -> int:
     """Return the step under which Lightning logs what is logged now: batches after which an optimizer stepped.
@@ -136,15 +117,11 @@ class TrainingProgress(NamedTuple):
         epoch: the one that it was in, from 0.
         step: under which Lightning logs what is logged then, see `logged_step`.
         batches: training batches seen.
-        batches_in_epoch: those of this epoch.
-        is_last_batch: whether these are all that the epoch has.
     """
 
     epoch: int
     step: int
     batches: int
-    batches_in_epoch: int
-    is_last_batch: bool
 
 
 def progress_in(loops: Mapping[str, Any]) -> TrainingProgress:
@@ -156,8 +133,7 @@ def progress_in(loops: Mapping[str, Any]) -> TrainingProgress:
     epochs, batches = loops["epoch_progress"]["current"], loops["epoch_loop.batch_progress"]
     over = 0 < epochs["ready"] == epochs["processed"]
     step = loops["epoch_loop.state_dict"]["_batches_that_stepped"] - over
-    seen = batches["total"]["ready"], batches["current"]["ready"]
-    return TrainingProgress(max(epochs["ready"], 1) - 1, step, *seen, batches["is_last_batch"])
+    return TrainingProgress(max(epochs["ready"], 1) - 1, step, batches["total"]["ready"])
 
 
 @contextmanager
@@ -244,11 +220,6 @@ def weight_averagings(trainer: Any) -> list[Any]:
 def find_weight_averaging(trainer: Any) -> Any:
     """Return the Trainer's WeightAveraging callback, or None."""
     return next(iter(weight_averagings(trainer)), None)
-
-
-def ends_with_training(trainer: Any) -> bool:
-    """Return True if Lightning started this process for one training, by spawn or fork; its launcher has no name."""
-    return "_MultiProcessingLauncher" in {base.__name__ for base in type(trainer.strategy.launcher).__mro__}
 
 
 def averaged_model(averaging: Any) -> Any:

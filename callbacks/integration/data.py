@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import lightning.pytorch as pl
@@ -12,14 +12,13 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.callbacks.integration.compat import (
-    TrainingProgress,
     given_dataloaders,
     training_dataloaders,
     validation_dataloaders,
 )
 from genmonitor.distributed import Collective
 from genmonitor.images.image_set import ImageKey, ImageSet, sampled_indices
-from genmonitor.images.streams import is_stream, streams_taken
+from genmonitor.images.streams import streams_taken
 
 Loaders = tuple[Any, Any]
 """A training loader, and a validation loader or None."""
@@ -31,20 +30,19 @@ def reference_images(
     image_key: ImageKey,
     comm: Collective,
     progress: Progress = no_progress,
-    inform: Callable[[str], Any] = lambda text: None,
 ) -> ImageSet:
     """Return the real images that the user gave, or else those of the Trainer; every process calls it.
 
     Raises:
-        ValueError: on every process, if several of the Trainer's loaders hold images, if its validation data are
+        ValueError: on every process, if the Trainer has several loaders, if its validation data are
             trained on because several processes lost the split, or if the processes have others.
     """
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
         return ImageSet(real_images, image_key, with_index=with_index)
     trained_on, held_out = training_dataloaders(trainer), validation_dataloaders(trainer)
-    training = find_loader(trained_on, image_key, "training", inform)
-    validation = find_loader(held_out, image_key, "validation", inform) if _have_batches(held_out) else None
+    training = find_loader(trained_on, image_key)
+    validation = find_loader(held_out, image_key, "validation") if _have_batches(held_out) else None
     # overfitting takes both from the beginning of the data, whatever samplers say
     if comm.world_size > 1 and not trainer.overfit_batches:  # type: ignore[attr-defined]
         given = given_dataloaders(trainer)
@@ -71,38 +69,30 @@ def _have_batches(loaders: Any) -> bool:
     return any(map(length, all_loaders(loaders)))
 
 
-def find_loader(
-    loaders: Any, image_key: ImageKey, name: str = "training", inform: Callable[[str], Any] = lambda text: None
-) -> Any:
-    """Return the loader whose batches hold images; the first where there is one alone, or none that does.
+def find_loader(loaders: Any, image_key: ImageKey, name: str = "training") -> Any:
+    """Return the loader of images; None where there is no loader.
 
     Args:
         loaders: whatever a Trainer holds: a loader, lists and dictionaries of them, or a CombinedLoader.
         image_key: where the images are in a batch; or the key of a loader among these.
         name: which data these are, "training" or "validation".
-        inform: takes a line about which of several loaders was taken.
 
     Raises:
-        ValueError: if several hold images, which would be other images for another order of theirs. Of a list of
-            validation loaders the first is taken, as Lightning's own index does.
+        ValueError: if there are several, and `image_key` names none of them. Of a list of validation loaders the first
+            is taken, as Lightning's own index does.
     """
     loaders = getattr(loaders, "iterables", loaders)
     if is_loader_key(loaders, image_key):
         loaders = loaders[image_key]
     found = named_loaders(loaders)
-    if len(found) < 2:
-        return next(iter(found.values()), None)
-    with_images = {place: loader for place, loader in found.items() if _has_images(loader, image_key)}
-    place, taken = next(iter({**with_images, **found}.items()))
-    datasets = {id(getattr(loader, "dataset", loader)) for loader in with_images.values()}
+    datasets = {id(getattr(loader, "dataset", loader)) for loader in found.values()}
     in_order = name == "validation" and isinstance(loaders, (list, tuple))
     if len(datasets) > 1 and not in_order:
         raise ValueError(
-            f"Expected one loader of images in the {name} data, but {' and '.join(with_images)} hold some. Give "
-            "`image_key=` the key of one of them, or `real_images=` the images that the generator is to learn."
+            f"Expected one loader of images in the {name} data, but got {' and '.join(found)}. Give `image_key=` the "
+            "key of one of them, or `real_images=` the images that the generator is to learn."
         )
-    inform(f"the {name} images are those of the loader {place}, of {len(found)}.")
-    return taken
+    return next(iter(found.values()), None)
 
 
 def is_loader_key(loaders: Any, image_key: ImageKey) -> bool:
@@ -134,16 +124,6 @@ def all_loaders(loaders: Any) -> list[Any]:
     return list(named_loaders(loaders).values())
 
 
-def _has_images(loader: Any, image_key: ImageKey) -> bool:
-    if is_stream(loader):
-        return True
-    try:
-        ImageSet(loader, image_key, "the data").read([0])
-    except Exception:  # a callable `image_key` may raise anything
-        return False
-    return True
-
-
 def batch_size(batch: Any) -> int:
     """Return the length of the first tensor in a batch of any structure, 0 where there is none.
 
@@ -156,22 +136,6 @@ def batch_size(batch: Any) -> int:
         return len(batch) if batch.ndim else 0
     parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
     return next(filter(None, map(batch_size, parts)), 0)
-
-
-def images_until(trainer: pl.Trainer, progress: TrainingProgress) -> int | None:
-    """Return how many training images were seen until a moment, None where the loader does not tell.
-
-    That is one loader of a known length and batch size, in as many processes as trained: with others an epoch has
-    another number of batches.
-    """
-    loaders, per_epoch = all_loaders(trainer.train_dataloader), trainer.num_training_batches
-    size = getattr(loaders[0], "batch_size", None) if len(loaders) == 1 else None
-    whole = progress.batches_in_epoch == per_epoch
-    before = progress.batches - progress.batches_in_epoch
-    if size is None or whole != progress.is_last_batch or before != progress.epoch * per_epoch:
-        return None
-    in_epoch = min(int(per_epoch) * size, len(loaders[0].sampler))
-    return progress.epoch * in_epoch + min(progress.batches_in_epoch * size, in_epoch)
 
 
 def check_split(used: Loaders, given: Loaders | None, comm: Collective) -> None:

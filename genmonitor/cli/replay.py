@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import warnings
 from contextlib import redirect_stdout
 from typing import Any
 
 from genmonitor._manifest import versions
-from genmonitor.cli.arguments import add_setup_arguments, nonempty_path
+from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.progress import show_progress
 
 
@@ -31,8 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="a checkpoint that was saved after an evaluation, which is measured again",
     )
-    returned = "(module, data, monitor) as for training, or (trainer, module, data) with monitors in the trainer"
-    add_setup_arguments(parser, returned, "config.yaml above the folder of RUN.json")
+    add(
+        "--setup",
+        metavar="FILE.py:FUNCTION",
+        type=nonempty,
+        required=True,
+        help="a function without arguments that returns (module, data, monitor) as for training, or (trainer, module, "
+        "data) with monitors in the trainer",
+    )
 
 
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -43,41 +48,35 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     # the result alone goes where the user may send it
     with show_progress("measuring again"), redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on training
-        replayed = replay(args.run, args.checkpoint, args.setup, config=args.config, script=args.script)
+        replayed = replay(args.run, args.checkpoint, args.setup)
     logged = manifest["repeatable"]
     then, now = manifest["versions"], versions()
     result = {
-        "values": {name: {"logged": logged[name], "replayed": replayed[name]} for name in logged if name in replayed},
+        "values": {name: {"logged": logged[name], "replayed": value} for name, value in replayed.items()},
         "not_replayed": [name for name in logged if name not in replayed],
-        "same": all(_is_same(logged[name], replayed[name]) for name in logged if name in replayed),
+        "same": all(logged[name] == value for name, value in replayed.items()),
         "processes": manifest["processes"],
         "other_versions": {name: then[name] for name in then if now.get(name) != then[name]},
     }
     return result, show(result)
 
 
-def _is_same(logged: float, replayed: float) -> bool:
-    """Return whether two values are the same to the last bit; NaN equals NaN."""
-    return logged == replayed or (math.isnan(logged) and math.isnan(replayed))
-
-
 def show(result: dict[str, Any]) -> str:
     """Format the result as text."""
-    rows = [f"{'value':<22}{'logged':>24}{'replayed':>24}"]
+    rows, differing = [f"{'value':<22}{'logged':>24}{'replayed':>24}"], 0
     for name, value in result["values"].items():
-        same = _is_same(value["logged"], value["replayed"])
+        same = value["logged"] == value["replayed"]
+        differing += not same
         rows.append(f"{name:<22}{value['logged']!r:>24}{'the same' if same else repr(value['replayed']):>24}")
-    differing = sum(not _is_same(value["logged"], value["replayed"]) for value in result["values"].values())
-    rows += [
-        "",
-        "The same to the last bit." if result["same"] else f"{differing} of {len(result['values'])} values differ.",
-    ]
-    if not result["same"] and result["processes"] > 1:
-        rows.append(
-            f"The run had {result['processes']} processes, which sum in another order, so the last digits may differ."
-        )
-    if not result["same"] and result["other_versions"]:
-        rows.append(f"The run used different versions: {result['other_versions']}.")
+    rows.append("")
+    if result["same"]:
+        rows.append("The same to the last bit.")
+    else:
+        rows.append(f"{differing} of {len(result['values'])} values differ.")
+        if result["processes"] > 1:
+            rows.append(f"The run had {result['processes']} processes, which sum in another order.")
+        if result["other_versions"]:
+            rows.append(f"The run used different versions: {result['other_versions']}.")
     if result["not_replayed"]:
         rows.append(f"Not replayed: {', '.join(result['not_replayed'])}. Give the monitor with --setup.")
     return "\n".join(rows)

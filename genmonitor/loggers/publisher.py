@@ -78,8 +78,7 @@ class Publisher:
         inform: Callable[[str], Any] = print,
         logs_all: bool = False,
     ) -> None:
-        self._name, self._prefix, self._on_alert, self._raise_errors = name, prefix, on_alert, raise_errors
-        self._inform, self._logs_all = inform, logs_all
+        self._prefix, self._on_alert, self._inform, self._logs_all = prefix, on_alert, inform, logs_all
         self.notes = Notes(name, warn, inform)
         self.attempt = Attempt(self.notes.warn, raise_errors)
         self.folder = RunFolder(Path())
@@ -143,8 +142,10 @@ class Publisher:
         self._loggers.each(lambda x: x.finish_evaluation(step))
 
     def _announce(self, values: Sequence[ValueSpec], settings: Mapping[str, Any]) -> None:
-        main = set(main_keys(values))
-        layout = _layout([x for x in values if self._logs_all or x.key in main])
+        main = main_keys(values)
+        logged = [spec for spec in values if self._logs_all or spec.key in main]
+        charts = grouped_by_chart(spec for spec in logged if spec.chart is not None)
+        layout = {title: [spec.key for spec in specs] for title, specs in charts.items()}
         self._loggers.each(lambda x: x.log_settings(self._prefix, settings))
         self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
 
@@ -152,7 +153,8 @@ class Publisher:
         self, values: Mapping[str, float], declared: Callable[[], Sequence[ValueSpec]], epoch: int, step: int
     ) -> None:
         """Log the values of an evaluation, describing those that are new."""
-        if new := [key for key in values if key not in self._described]:
+        new = [key for key in values if key not in self._described]
+        if new:
             self._described.update(new)
             self.attempt(lambda: self._describe(new, declared()))
         shown = set(values)
@@ -303,12 +305,6 @@ class Publisher:
         """Take over a saved state."""
         self.notes.load_state_dict(state)
         self.evaluations, self.folder = [dict(x) for x in state["evaluations"]], RunFolder(state["folder"])
-
-
-def _layout(values: Sequence[ValueSpec]) -> dict[str, list[str]]:
-    """Return the keys that share a chart in a logger by its title."""
-    shown = [spec for spec in values if spec.chart is not None]
-    return {title: [spec.key for spec in specs] for title, specs in grouped_by_chart(shown).items()}
 
 
 def _specs(values: Iterable[str], declared: Sequence[ValueSpec]) -> list[ValueSpec]:

@@ -468,10 +468,9 @@ def test_a_monitor_can_be_sent_to_another_process(verbose):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
-def test_processes_of_the_training_alone_say_where_the_values_are(tmp_path, strategy, capfd):
+def test_values_of_processes_of_the_training_alone_are_in_files(tmp_path, strategy):
     monitor = plain(on_error="warn")
     runner, _ = fit(tmp_path, monitor, val=validation(), max_epochs=1, strategy=strategy)
-    assert "`history` with them" in capfd.readouterr().err
     assert (tmp_path / "genmonitor" / "history.csv").exists()
     assert "cms/image" in runner.callback_metrics
     assert monitor.history == []

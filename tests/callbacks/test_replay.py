@@ -203,5 +203,5 @@ def test_replay_does_not_unpickle_a_checkpoint(ran, tmp_path, capsys):
     path, checkpoints = ran
     saved = torch.load(checkpoints[0], weights_only=True) | {"trap": plain_diversity}
     torch.save(saved, tmp_path / "trap.ckpt")
-    assert main(["replay", str(path), "--checkpoint", str(tmp_path / "trap.ckpt")]) == 2
+    assert main(["replay", str(path), "--checkpoint", str(tmp_path / "trap.ckpt"), "--setup", "x.py:build"]) == 2
     assert "not a checkpoint of tensors and plain Python" in capsys.readouterr().err

@@ -11,20 +11,21 @@ from genmonitor.cli.replay import show
 def test_replay_names_a_broken_run(tmp_path, genmonitor, content):
     path = tmp_path / "cms_run.json"
     path.write_bytes(content)
-    status, out, complaint = genmonitor("replay", path, "--checkpoint", tmp_path / "x.ckpt")
+    status, out, complaint = genmonitor("replay", path, "--checkpoint", tmp_path / "x.ckpt", "--setup", "x.py:f")
     assert (status, out) == (2, "")
     assert f"Expected the file of a run, but {path} is none" in complaint
 
 
 def test_replay_refuses_a_comparison(tmp_path, genmonitor):
     write_evaluation(tmp_path, 1, **COMPARED)
-    status, _, complaint = genmonitor("replay", tmp_path / "cms_run.json", "--checkpoint", tmp_path / "x.ckpt")
+    words = [tmp_path / "cms_run.json", "--checkpoint", tmp_path / "x.ckpt", "--setup", "x.py:f"]
+    status, _, complaint = genmonitor("replay", *words)
     assert status == 2
     assert "cms_run.json lacks device, precision" in complaint
 
 
 def test_replay_names_a_file_that_is_not_there(genmonitor):
-    status, _, complaint = genmonitor("replay", "nowhere.json", "--checkpoint", "nowhere.ckpt")
+    status, _, complaint = genmonitor("replay", "nowhere.json", "--checkpoint", "nowhere.ckpt", "--setup", "x.py:f")
     assert status == 2
     assert "nowhere.json" in complaint
 
@@ -57,7 +58,7 @@ def test_replay_says_that_all_is_the_same():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"processes": 2}, "The run had 2 processes"),
+        ({"processes": 2}, "The run had 2 processes, which sum in another order."),
         ({"other_versions": {"torch": "2.6"}}, "The run used different versions: {'torch': '2.6'}."),
         ({"not_replayed": ["fid"]}, "Not replayed: fid."),
     ],

@@ -30,6 +30,15 @@ KEEP = {
     "init_args": {"save_top_k": -1, "filename": "{epoch}", "save_last": True},
 }
 EPOCHS = 5
+SETUP = """
+import sys
+sys.path.insert(0, '{examples}')
+from train import command_line
+
+def build():
+    cli = command_line(["--config", '{config}'], run=False)
+    return cli.trainer, cli.model, cli.datamodule
+"""
 
 
 def of_example(name, folder):
@@ -74,7 +83,7 @@ def sweep():
 
 def _start(*arguments):
     command = "import sys; from genmonitor.cli import main; sys.exit(main())"
-    words = ["sweep", *map(str, arguments), "--script", str(EXAMPLES / "train.py")]
+    words = ["sweep", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, "-c", command, *words], text=True, **pipes)
 
@@ -88,7 +97,7 @@ def manifests(run):
 def values(run):
     """Return all that the evaluations of a run found, without what the clock says."""
     records = [manifest["values"] for manifest in manifests(run)]
-    return [{k: v for k, v in record.items() if not k.endswith("_seconds")} for record in records]
+    return [{k: v for k, v in record.items() if "_seconds" not in k and k != "images_seen"} for record in records]
 
 
 def wait_for(there):
@@ -108,14 +117,16 @@ def test_a_swept_example_has_the_curves_of_a_monitored_one(tmp_path, sweep, name
     monitored, run = tmp_path / "with" / "run", tmp_path / "without" / "run"
     assert manifests(run) == []
 
-    killed = sweep(run, "--config", configs["with"])
+    (tmp_path / "build.py").write_text(SETUP.format(examples=EXAMPLES, config=configs["with"]))
+    setup = f"{tmp_path / 'build.py'}:build"
+    killed = sweep(run, "--setup", setup)
     wait_for(lambda: len(manifests(run)) > 1)
     killed.kill()
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     assert 1 < len(manifests(run)) < EPOCHS
 
-    goes_on = sweep(run, "--config", configs["with"], "--json")
+    goes_on = sweep(run, "--setup", setup, "--json")
     out, complaint = goes_on.communicate()
     assert goes_on.returncode == 0, complaint
     result = json.loads(out)

@@ -40,45 +40,6 @@ def test_make_setup_calls_a_function_here_or_in_a_file(tmp_path):
     sys.modules.pop("of_a_setup")
     with pytest.raises(ValueError, match=r"Expected FILE.py:NAME or package.module:NAME"):
         make_setup("nowhere.py:build")
-    with pytest.raises(ValueError, match="`setup` or `config`, but got both"):
-        make_setup(Linear, "config.yaml")
-
-
-CONFIG = """
-seed_everything: 3
-ckpt_path: null
-trainer: {devices: 4, strategy: ddp, accelerator: cpu, max_epochs: 7, logger: false}
-model: {class_path: model_of_a_config.Model, init_args: {lr: 0.25}}
-"""
-
-
-def test_make_setup_reads_the_file_of_a_command_line(tmp_path):
-    (tmp_path / "model_of_a_config.py").write_text(
-        "from _helpers.modules import Linear\nclass Model(Linear):\n    def __init__(self, lr: float = 1.0):\n"
-        "        super().__init__(lr)"
-    )
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    made = make_setup(config=tmp_path / "config.yaml", script=tmp_path / "train.py")
-    assert (made.module.lr, made.data, made.monitors) == (0.25, None, [])
-    assert (made.trainer.world_size, made.trainer.max_epochs, made.trainer.loggers) == (1, 7, [])
-    sys.modules.pop("model_of_a_config")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("[1, 2]", "describes no model"),
-        ("trainer: {}", "describes no model"),
-        ("model: {class_path: nowhere.Model}", "Could not make what .* describes.* Give --script FILE.py"),
-        ("model: {lr: 1}", "or --setup FILE.py:FUNCTION where its command line knows the classes by itself"),
-    ],
-)
-def test_make_setup_refuses_other_files(tmp_path, content, said):
-    (tmp_path / "config.yaml").write_text(content)
-    with pytest.raises(ValueError, match=said):
-        make_setup(config=tmp_path / "config.yaml")
-    with pytest.raises(FileNotFoundError):
-        make_setup(config=tmp_path / "nowhere.yaml")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +53,7 @@ def test_make_setup_refuses_other_files(tmp_path, content, said):
 def test_a_trainer_takes_the_processes_that_were_started(monkeypatch, environment, expected):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    settings = placed(None, None, None, "auto")
+    settings = placed(None)
     assert (settings["devices"], settings["num_nodes"]) == expected
 
 
@@ -101,5 +62,12 @@ def test_torchrun_that_srun_started_says_how_many_processes_there_are(monkeypatc
     by_torchrun = {"LOCAL_WORLD_SIZE": "4", "GROUP_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a"}
     for name, value in (by_srun | by_torchrun).items():
         monkeypatch.setenv(name, value)
-    settings = placed(None, None, None, "auto")
+    settings = placed(None)
     assert (settings["devices"], settings["num_nodes"]) == (4, 2)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cpu:0", "cuda:1"])
+def test_a_device_that_is_none_or_of_one_process_alone_is_refused(monkeypatch, device):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=rf"Expected `device` to be cpu, .* but got '{device}'"):
+        placed(device)

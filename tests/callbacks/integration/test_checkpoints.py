@@ -21,7 +21,7 @@ pytestmark = LIGHTNING_SAYS
 
 
 def checkpoint(name, batches):
-    return Checkpoint(Path(name), TrainingProgress(0, batches, batches, batches, False))
+    return Checkpoint(Path(name), TrainingProgress(0, batches, batches))
 
 
 def test_checkpoints_are_found_below_a_folder_and_as_files(tmp_path):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 import warnings
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,8 +15,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from genmonitor.callbacks.integration.compat import TrainingProgress
-from genmonitor.callbacks.integration.data import all_loaders, batch_size, check_split, find_loader, images_until
+from genmonitor.callbacks.integration.data import batch_size, check_split, find_loader
 from genmonitor.distributed import Collective
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined")]
@@ -86,53 +84,47 @@ def test_given_streams_are_taken_too(tmp_path):
     assert real_sizes(monitor)[1] == "`real_images`"
 
 
-def test_images_are_found_in_a_later_part_of_a_combined_loader(tmp_path):
+def test_the_key_of_a_loader_names_that_of_the_images(tmp_path):
     words = DataLoader(TensorDataset(torch.zeros(300, 5)), 100)
     train = CombinedLoader({"words": words, "images": loader(digits(0, 300))}, "max_size")
-    monitor = plain()
+    monitor = plain(image_key="images")
     fit(tmp_path, monitor, module=Captioned(), train=train, val=loader(digits(300, 500)), max_epochs=1)
     assert len(monitor.history) == 1
 
 
-WORDS, PHOTOS, SKETCHES = loader(torch.zeros(300, 5)), loader(digits(0, 300)), loader(digits(300, 600))
+PHOTOS, SKETCHES = loader(digits(0, 300)), loader(digits(300, 600))
 FOUND = {
     "nothing": (None, None, None),
     "one alone": (PHOTOS, None, PHOTOS),
-    "none has images": ([WORDS, WORDS], None, WORDS),
-    "a list": ([WORDS, PHOTOS], None, PHOTOS),
-    "nested": ({"a": [WORDS, PHOTOS], "b": WORDS}, None, PHOTOS),
+    "nested": ({"a": [PHOTOS]}, None, PHOTOS),
     "twice the same data": ([PHOTOS, DataLoader(PHOTOS.dataset, 50)], None, PHOTOS),
     "the key of one": ({"photos": PHOTOS, "sketches": SKETCHES}, "sketches", SKETCHES),
     "the key of one, combined": ({"photos": PHOTOS, "sketches": SKETCHES}, "sketches", SKETCHES),
 }
 AMBIGUOUS = {
-    "a dict": ({"photos": PHOTOS, "sketches": SKETCHES}, "['photos'] and ['sketches'] hold some"),
-    "the other order": ({"sketches": SKETCHES, "photos": PHOTOS}, "['sketches'] and ['photos'] hold some"),
-    "a list": ([WORDS, PHOTOS, SKETCHES], "[1] and [2] hold some"),
-    "combined": ({"a": [PHOTOS], "b": SKETCHES}, "['a'][0] and ['b'] hold some"),
+    "a dict": ({"photos": PHOTOS, "sketches": SKETCHES}, "['photos'] and ['sketches']"),
+    "the other order": ({"sketches": SKETCHES, "photos": PHOTOS}, "['sketches'] and ['photos']"),
+    "a list": ([PHOTOS, SKETCHES], "[0] and [1]"),
+    "combined": ({"a": [PHOTOS], "b": SKETCHES}, "['a'][0] and ['b']"),
 }
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_the_loader_that_holds_images_is_found_and_named(name):
+def test_the_loader_of_images_is_found(name):
     loaders, key, expected = FOUND[name]
-    loaders, said = CombinedLoader(loaders) if "combined" in name else loaders, []
-    assert find_loader(loaders, key, inform=said.append) is expected
-    assert len(said) == (len(all_loaders(loaders)) > 1 and key is None)
+    assert find_loader(CombinedLoader(loaders) if "combined" in name else loaders, key) is expected
 
 
 @pytest.mark.parametrize("name", AMBIGUOUS)
-def test_several_loaders_of_images_are_refused_by_name(name):
+def test_several_loaders_are_refused_by_name(name):
     loaders, said = AMBIGUOUS[name]
     loaders = CombinedLoader(loaders) if "combined" in name else loaders
     with pytest.raises(ValueError, match=re.escape(said) + ".* Give `image_key=` the key of one of them, or `real_"):
         find_loader(loaders, None)
 
 
-def test_the_first_of_a_list_of_validation_loaders_is_taken_and_named():
-    said = []
-    assert find_loader([PHOTOS, SKETCHES], None, "validation", said.append) is PHOTOS
-    assert said == ["the validation images are those of the loader [0], of 2."]
+def test_the_first_of_a_list_of_validation_loaders_is_taken():
+    assert find_loader([PHOTOS, SKETCHES], None, "validation") is PHOTOS
 
 
 def test_a_training_on_two_domains_is_refused_before_its_first_step_until_one_is_named(tmp_path):
@@ -168,29 +160,6 @@ def test_batch_size_is_that_of_the_first_tensor():
     assert batch_size([("a", "b"), {"x": torch.zeros(4, 2)}]) == 4
     assert batch_size({"text": ["a"]}) == 0
     assert batch_size(torch.tensor(3)) == 0
-
-
-@pytest.mark.parametrize(
-    ("batches", "images"),
-    [((0, 0, 0, 0, False), 0), ((0, 1, 2, 2, False), 200), ((0, 2, 3, 3, True), 250), ((2, 6, 7, 1, False), 600)],
-)
-def test_images_until_a_moment(batches, images):
-    trainer = SimpleNamespace(train_dataloader=loader(digits(0, 250)), num_training_batches=3)
-    assert images_until(trainer, TrainingProgress(*batches)) == images
-
-
-@pytest.mark.parametrize(
-    ("loaders", "batches"),
-    [
-        (loader(digits(0, 250)), (0, 1, 2, 2, True)),  # of two processes
-        (loader(digits(0, 250)), (1, 4, 5, 1, False)),  # of epochs that are longer
-        ([loader(digits(0, 250)), loader(digits(0, 250))], (0, 1, 2, 2, False)),
-        (DataLoader(digits(0, 250), batch_sampler=[[0], [1], [2]]), (0, 1, 2, 2, False)),
-    ],
-)
-def test_images_until_a_moment_are_not_guessed(loaders, batches):
-    trainer = SimpleNamespace(train_dataloader=loaders, num_training_batches=3)
-    assert images_until(trainer, TrainingProgress(*batches)) is None
 
 
 # splits by samplers
