@@ -48,15 +48,33 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
         >>> whole_number(1)("12")
         12
     """
+    bounds = f"of at least {minimum}" if maximum == MAX_SEED else f"from {minimum} to {maximum}"
+    return number_within(f"a whole number {bounds}", minimum - 1, maximum + 1, int)
 
-    def parse(text: str) -> int:
+
+def number_within(
+    expected: str, low: float = -math.inf, high: float = math.inf, kind: Callable[[str], Any] = float
+) -> Callable[[str], Any]:
+    """Return a parser of numbers between two bounds, neither of which is allowed itself.
+
+    Args:
+        expected: what the message asks for, such as "a number above 0".
+        low: lower bound.
+        high: upper bound.
+        kind: `float` or `int`.
+
+    Example:
+        >>> number_within("a number above 0", low=0)("0.5")
+        0.5
+    """
+
+    def parse(text: str) -> Any:
         try:
-            value = int(text)
+            value = kind(text)
         except ValueError:
-            value = minimum - 1
-        if not minimum <= value <= maximum:
-            bounds = f"of at least {minimum}" if value < minimum else f"of at most {maximum}"
-            raise argparse.ArgumentTypeError(f"expected a whole number {bounds}, but got {text}")
+            value = math.nan
+        if not low < value < high:
+            raise argparse.ArgumentTypeError(f"expected {expected}, but got {text}")
         return value
 
     return parse
@@ -81,52 +99,25 @@ def add_settings(parser: argparse.ArgumentParser, kind: type[Settings], *names: 
     declared = {field.name: field for field in fields(kind)}
     for name in names:
         field, allowed = declared[name], declared[name].metadata
-        option = f"--{name.replace('_', '-')}"
+        option, text = f"--{name.replace('_', '-')}", allowed["help"]
         default = "" if field.default is None else f" (default: {field.default:g})"
         if field.default is True:
-            option = f"--not-{name}"
-            parser.add_argument(option, dest=name, action="store_false", default=None, help=allowed["help"])
+            parser.add_argument(f"--not-{name}", dest=name, action="store_false", default=None, help=text)
         elif allowed["one_of"]:
-            parser.add_argument(option, choices=allowed["one_of"], help=allowed["help"])
+            parser.add_argument(option, choices=allowed["one_of"], help=text)
         elif allowed["least"] is not None:
-            parse: Callable[[str], Any] = whole_number(allowed["least"])
-            parser.add_argument(option, metavar="N", type=parse, help=f"{allowed['help']}{default}")
+            parser.add_argument(option, metavar="N", type=whole_number(allowed["least"]), help=f"{text}{default}")
         elif allowed["above"] is not None:
-            parse = number_within(f"a number above {allowed['above']:g}", allowed["above"])
-            parser.add_argument(option, metavar="X", type=parse, help=f"{allowed['help']}{default}")
+            above = number_within(f"a number above {allowed['above']:g}", allowed["above"])
+            parser.add_argument(option, metavar="X", type=above, help=f"{text}{default}")
         else:
-            parser.add_argument(option, metavar="FILE", type=nonempty_path, help=allowed["help"])
+            parser.add_argument(option, metavar="FILE", type=nonempty_path, help=text)
 
 
 def given_settings(args: argparse.Namespace, kind: type[Settings]) -> dict[str, Any]:
     """Return the arguments given that are settings of a kind: the others keep its defaults."""
     values = {field.name: getattr(args, field.name, None) for field in fields(kind)}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def number_within(expected: str, low: float = -math.inf, high: float = math.inf) -> Callable[[str], float]:
-    """Return a parser of numbers between two bounds.
-
-    Args:
-        expected: what the message says, such as "a number above 0".
-        low: which is none of them.
-        high: which is none of them.
-
-    Example:
-        >>> number_within("a number above 0", low=0)("0.5")
-        0.5
-    """
-
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not low < value < high:
-            raise argparse.ArgumentTypeError(f"expected {expected}, but got {text}")
-        return value
-
-    return parse
 
 
 def add_sigma_arguments(parser: argparse.ArgumentParser, of_outputs: str, of_prompts: str) -> None:
@@ -141,18 +132,3 @@ def add_sigma_arguments(parser: argparse.ArgumentParser, of_outputs: str, of_pro
     for option, of, default in (("--sigma", "outputs", of_outputs), ("--prompt-sigma", "prompts", of_prompts)):
         text = f"width of the {of}' Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: {default})"
         parser.add_argument(option, metavar="S", type=sigma, help=text)
-
-
-def add_setup_arguments(parser: argparse.ArgumentParser, setup: str, config: str) -> None:
-    """Add the options that say how to build the trainer, the module and the data of a run.
-
-    Args:
-        parser: of the command.
-        setup: what the function returns.
-        config: default of --config.
-    """
-    add, text = parser.add_argument, f"a function without arguments that returns {setup}"
-    add("--setup", metavar="FILE.py:FUNCTION", type=nonempty, help=text)
-    text = f"a config file of LightningCLI instead of --setup (default: {config})"
-    add("--config", metavar="FILE.yaml", type=nonempty_path, help=text)
-    add("--script", metavar="FILE.py", type=nonempty_path, help="the script that trained, for classes beside it")

@@ -37,7 +37,6 @@ from genmonitor.evaluation.prompts.disagreement import (
 )
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
-from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
@@ -68,27 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Measure, and write figures, tables, a manifest and the page."""
-    return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure, _tables, _remarks)
-
-
-def _tables(result: Result) -> list[Table]:
-    """Return the tables for a terminal; with prompts, the outputs of the modes are only on the page."""
-    modes = result["modes"]
-    if result["prompts"]:
-        modes = [{name: mode[name] for name in ("eigenvalue", "only in", "prompts")} for mode in modes]
-    return [results.as_table(rows) for rows in (result["prompts"], modes) if rows]
-
-
-def _remarks(result: Result) -> list[str]:
-    sigmas = [f"{name.replace('_', ' ')} {result[name]:.4g}" for name in ("sigma", "prompt_sigma") if result[name]]
-    chance = any(mode["only in"] == CHANCE for mode in result["modes"])
-    return [
-        *(
-            [f"{CHANCE}: no larger than the modes that the same outputs have with their sides drawn at random."]
-            * chance
-        ),
-        *([f"Gaussian kernels: {', '.join(sigmas)}."] if sigmas else []),
-    ]
+    return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -122,29 +101,31 @@ def _measure(
     evaluator.take_first_samples(others.of_rank(comm), comm)
     found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
     first, second = _titles(sets)
+    modes = _mode_rows(found.found, sets, prompts)
+    notes = input_notes(args, sets, prompts)
+    if any(mode["only in"] == CHANCE for mode in modes):
+        notes.append(f"{CHANCE}: no larger than the modes that the same outputs have with their sides drawn at random")
     differing = [] if prompts is None else found.found.differing
     of_page = [
         ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),
         *(replace(x, chart=None) for x in evaluator.values() if x.key in ("p", "baseline_total")),
+        ValueSpec("sigma", "width of the outputs' Gaussian kernel", detail=True),
+        ValueSpec("prompt_sigma", "width of the prompts' Gaussian kernel", detail=True),
     ]
     return Measurement(
         title="What two models do differently",
         findings=[disagreement_finding(found.values, differing, second, of=first)],
-        values=found.values,
+        values=found.values | _sigmas(evaluator, prompts),
         specs=of_page,
         split=f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below only "
         f"{second}",
         rows={
-            "modes": _mode_rows(found.found, sets, prompts),
-            "prompts": [] if prompts is None else _prompt_rows(found.found, sets, prompts),
+            "prompts": [] if prompts is None else _prompt_rows(found.found),
+            "modes": modes,
         },
         figures=_figures(found, sets, None if prompts is None else evaluator.prompts),
-        notes=input_notes(args, sets, prompts),
+        notes=notes,
         evaluator=evaluator,
-        data={
-            "sigma": _sigma(evaluator.kernel),
-            "prompt_sigma": None if prompts is None else _sigma(evaluator.prompt_kernel),
-        },
     )
 
 
@@ -179,8 +160,10 @@ def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Promp
     )
 
 
-def _sigma(kernel: Kernel) -> float | None:
-    return (2 * kernel.gamma) ** -0.5 if kernel.gamma else None
+def _sigmas(evaluator: DisagreementEvaluator, prompts: PromptRows | None) -> dict[str, float]:
+    """Return the widths of the Gaussian kernels."""
+    kernels = {"sigma": evaluator.kernel} | ({} if prompts is None else {"prompt_sigma": evaluator.prompt_kernel})
+    return {name: (2 * kernel.gamma) ** -0.5 for name, kernel in kernels.items() if kernel.gamma}
 
 
 def _titles(sets: Sequence[Outputs]) -> tuple[str, ...]:
@@ -204,21 +187,17 @@ def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows
     return rows
 
 
-def _prompt_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows) -> list[dict[str, Any]]:
-    """Return the prompts that differ most, with the first output of either side."""
-    split, rows = len(sets[0]), []
-    sides = []
-    for name, side, values in zip(_titles(sets), sets, (prompts.values[:split], prompts.values[split:]), strict=True):
-        sides.append((name, side, {prompt: row for row, prompt in reversed(list(enumerate(values)))}))
-    for prompt, share in found.changed[:MAX_PROMPTS]:
-        if share >= LEAST:
-            row = {"share": f"{100 * share:.0f} %", "prompt": cut(prompt, 60)}
-            if prompt in found.prompt_p:
-                row["p"] = format_p(found.prompt_p[prompt])
-            rows.append(
-                row | {name: side.label(first[prompt]) if prompt in first else "" for name, side, first in sides}
-            )
-    return rows
+def _prompt_rows(found: Disagreement) -> list[dict[str, Any]]:
+    """Return the prompts that differ most."""
+    return [
+        {
+            "prompt": cut(prompt, 60),
+            "share": f"{100 * share:.0f} %",
+            "p": format_p(found.prompt_p[prompt]) if prompt in found.prompt_p else "",
+        }
+        for prompt, share in found.changed[:MAX_PROMPTS]
+        if share >= LEAST
+    ]
 
 
 def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Prompts | None) -> dict[str, Drawing]:

@@ -26,10 +26,9 @@ from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.diversity import REAL, SCORES, DiversityEvaluation, mode_figures, state
+from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, mode_figures, state
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.settings import DiversitySettings
-from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
@@ -64,16 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Measure, and write figures, a table, a manifest and the page."""
     places = [args.outputs, args.real] if args.real else [args.outputs]
-    return results.run_measurement(NAME, args, places, _find_prompts, _measure, _tables)
-
-
-def _tables(result: Result) -> list[Table]:
-    values, known = result["values"], [spec for spec in SCORES if spec.key in result["values"]]
-    columns = {"": [spec.title for spec in known], "value": [f"{values[spec.key]:.3f}" for spec in known]}
-    real = {spec.baseline_of or "": f"{values[spec.key]:.3f}" for spec in REAL if spec.key in values}
-    errors = {key.removesuffix("_error"): f"{value:.2g}" for key, value in values.items() if key.endswith("_error")}
-    columns |= {name: [of.get(spec.key, "") for spec in known] for name, of in (("±", errors), ("real", real)) if of}
-    return [Table(list(columns), list(zip(*columns.values(), strict=True))), results.as_table(result["modes"])]
+    return results.run_measurement(NAME, args, places, _find_prompts, _measure)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -117,7 +107,7 @@ def _measure(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with evaluator.threads():
-            evaluator.fit(reference, samples.images[:PROBE], comm, progress)
+            report = evaluator.fit(reference, samples.images[:PROBE], comm, progress)
         found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
     errors = evaluator.standard_errors(samples, comm, progress)
     of_errors = [ValueSpec(key, detail=True, error_of=key.removesuffix("_error")) for key in errors]
@@ -129,7 +119,7 @@ def _measure(
         split=f"{len(outputs)} {outputs.kind}{f', {len(real[0])} real ones' if real else ''}",
         rows={"modes": _modes(found, outputs, prompts)},
         figures=_figures(found, sets, prompts),
-        notes=[*(str(x.message) for x in caught), *_notes(sets), *input_notes(args, sets, prompts)],
+        notes=[*(str(x.message) for x in caught), *report.notes, *input_notes(args, sets, prompts)],
         evaluator=evaluator,
     )
 
@@ -147,16 +137,6 @@ def _check_features(args: argparse.Namespace, outputs: Outputs) -> None:
             f"Expected at most {MAX_FEATURES} features of each of the {outputs.kind}, but got {size}, whose "
             f"covariance would take minutes. Give {instead} --sigma."
         )
-
-
-def _notes(sets: Sequence[Outputs]) -> list[str]:
-    """Return notes on sets of different sizes."""
-    sizes, kind = [len(x) for x in sets], sets[0].kind
-    if len(sets) == 1 or sizes[0] == sizes[1]:
-        return []
-    if sizes[1] < sizes[0]:
-        return [f"only {sizes[1]} real {kind} available for comparison with {sizes[0]} generated ones"]
-    return [f"compared with a random {sizes[0]} of the {sizes[1]} real {kind}"]
 
 
 def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: PromptRows | None) -> dict[str, Drawing]:

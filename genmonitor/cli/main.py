@@ -43,13 +43,6 @@ EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor compare photos/ new_model/ old_model/ --size 64
   genmonitor diversity generated/ --prompts prompts.csv --real photos/ --encoder dinov2
-  genmonitor disagreement new_model/ old_model/ --prompts prompts.txt --encoder clip --text-encoder clip
-  genmonitor w1kp generated/ --prompts prompts.txt --encoder tuned-dreamsim/ --calibration cdf-xy.pt
-  genmonitor clusters data.npz:train_images
-  genmonitor report runs/dcgan-digits/version_0
-  genmonitor best runs/dcgan-digits/version_0
-  genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_run.json \\
-      --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt --setup train.py:build
   genmonitor sweep lightning_logs/version_3 --setup train.py:build
 
 images: 8 bits per channel, turned upright as the camera noted, transparent parts over white; files with several
@@ -112,7 +105,7 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
     from genmonitor.distributed import FailedElsewhereError
 
     message: str | None = None
-    group, text = Group(), ""
+    group, text, kept = Group(), "", getattr(command, "KEPT_WHEN_STOPPED", "")
     with _sigterm_raises() as received, ExitStack() as working:
         try:
             group = working.enter_context(processes_of(args, words, launched))
@@ -121,7 +114,7 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
             text = _format(args, result, text)
             message, status = _verdict(result)
         except KeyboardInterrupt:
-            message, status = f"interrupted{_kept(command)}", INTERRUPTED
+            message, status = f"interrupted{kept}", INTERRUPTED
         except FailedElsewhereError as error:
             if group.store is not None:
                 return 0  # at a failure torchrun would end the process that says why
@@ -135,7 +128,7 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
             if not received:
                 raise
         if received:  # whatever came of it: the exception may have been lost, or have led to another one
-            message, status = f"terminated by SIGTERM{_kept(command)}", TERMINATED
+            message, status = f"terminated by SIGTERM{kept}", TERMINATED
         if status in (0, FAILED):
             if group.rank > 0:
                 return 0
@@ -187,11 +180,6 @@ def _sigterm_raises() -> Iterator[list[int]]:
         yield received
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _kept(command: Any) -> str:
-    """Return what a command that was stopped leaves behind, if it leaves anything."""
-    return getattr(command, "KEPT_WHEN_STOPPED", "")
 
 
 def _format(args: argparse.Namespace, result: dict[str, Any], text: str) -> str:

@@ -30,7 +30,7 @@ LAUNCHED = (
 )
 """Variables by which launchers number processes, and torch and Lightning take them for a group."""
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
+SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "MASTER_ADDR", "MASTER_PORT")
 TOLD_AFTER, JOINED_WITHIN = 5.0, timedelta(minutes=2)
 """Seconds after which a process says that it waits, and time after which it gives up."""
 PATIENCE = timedelta(days=1)
@@ -75,22 +75,19 @@ def processes_of(args: argparse.Namespace, words: Sequence[str], launched: Mappi
     """Yield the processes that work on a command: this one, unless arguments say that there are others.
 
     Args:
-        args: the arguments; `distributed` for a group that a launcher started, `started_by` for one of a Trainer.
+        args: the arguments; `distributed` for a group that a launcher started.
         words: the command line, which must be the same in all of them.
         launched: the variables of the launcher, which are hidden until then.
 
     Raises:
         ValueError: if nothing started several processes, they do not all come, or they were given other arguments.
     """
-    distributed = getattr(args, "distributed", False)
-    started = getattr(args, "started_by", None) == os.getppid()
-    if distributed or started:
-        os.environ.update(launched)
-    if distributed:
-        with _joined(words) as group:
-            yield group
-    else:
-        yield Group(rank=int(os.environ["LOCAL_RANK"]) if started else 0)
+    if not getattr(args, "distributed", False):
+        yield Group()
+        return
+    os.environ.update(launched)
+    with _joined(words) as group:
+        yield group
 
 
 @contextmanager
@@ -117,36 +114,15 @@ def _numbers() -> tuple[int, int, int]:
     if all(name in os.environ for name in TORCHRUN):
         names: Sequence[str] = TORCHRUN[:3]
     elif all(name in os.environ for name in SLURM):
-        names = SLURM
-        os.environ.setdefault("MASTER_ADDR", _first_host())
-        os.environ.setdefault("MASTER_PORT", str(_port_of_step()))
+        names = SLURM[:3]
     else:
         raise ValueError(
             f"Expected processes that torchrun or srun started, with --distributed, but neither {', '.join(TORCHRUN)} "
             f"nor {', '.join(SLURM)} are set. Start the command as in `torchrun --nproc-per-node 4 -m genmonitor ...`, "
-            "or leave --distributed out."
+            "or leave --distributed out. A job of Slurm has to export MASTER_ADDR and MASTER_PORT."
         )
-    try:
-        rank, size, local = (int(os.environ[name]) for name in names)
-    except ValueError as error:
-        raise ValueError(f"Expected whole numbers in {', '.join(names)}, but {error}.") from error
-    if not 0 <= rank < size:
-        raise ValueError(f"Expected {names[0]} from 0 to {names[1]} - 1, but got {rank} of {size}.")
+    rank, size, local = (int(os.environ[name]) for name in names)
     return rank, size, local
-
-
-def _first_host() -> str:
-    """Return the first host of a list as Slurm writes it, such as gpu[03-05,9]."""
-    hosts = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_NODELIST", "127.0.0.1")
-    name, _, numbers = hosts.partition(",")[0].partition("[")
-    return name + numbers.rstrip("]").partition("-")[0]
-
-
-def _port_of_step() -> int:
-    """Return a port from 15000 on that differs between the steps of a job."""
-    numbers = [os.environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
-    job, step = (int(number) if number.isdecimal() else 0 for number in numbers)
-    return 15000 + (101 * job + step) % 10000
 
 
 def _meet(rank: int, size: int, words: Sequence[str]) -> Store:

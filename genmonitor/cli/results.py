@@ -32,6 +32,8 @@ from genmonitor.report.run import read_run
 
 Result = dict[str, Any]
 """What `--json` prints."""
+MAX_ROWS = 20
+"""Rows of a table in a terminal; the page has all."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,6 @@ class Measurement:
         figures: of the page, by name.
         notes: sentences that the user should read.
         evaluator: writes the files that the manifest refers to.
-        data: further entries of the result.
         tables: further tables of the page.
     """
 
@@ -61,7 +62,6 @@ class Measurement:
     figures: Mapping[str, Figure | Drawing]
     notes: Sequence[str]
     evaluator: Evaluator[Any] | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
 
 
@@ -98,8 +98,6 @@ def run_measurement(
     places: Sequence[str],
     find_prompts: Callable[[argparse.Namespace, Sequence[Outputs]], PromptRows | None],
     measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Progress], Measurement],
-    tables: Callable[[Result], Sequence[Table]],
-    remarks: Callable[[Result], Sequence[str]] = lambda _: (),
 ) -> tuple[Result, str]:
     """Read outputs and prompts, encode and measure them, and write the result. Every process calls it.
 
@@ -109,11 +107,9 @@ def run_measurement(
         places: folders or files of the sets of outputs.
         find_prompts: reads the prompts of these sets, and refuses what cannot be measured before it is encoded.
         measure: measures the encoded sets.
-        tables: of a result, for the terminal.
-        remarks: on these tables.
 
     Returns:
-        "finding", "values", the measurement's data, "notes", and what `write_result` returns; and the same as text.
+        "finding", "values", the measurement's rows, "notes", and what `write_result` returns; and the same as text.
     """
     comm = current_processes()
     check_out(args.out)
@@ -138,11 +134,35 @@ def run_measurement(
         written = write_result(
             args.out, command, command, lambda folder: write_measurement(folder, command, found, manifest)
         )
-    result: Result = {"finding": str(found.findings[0]), "values": found.values, **found.rows, **found.data}
-    result |= {"notes": found.notes} | written
-    shown = [part for table in tables(result) for part in (on_screen(table), "")]
-    notes = [f"Note: {as_sentence(note)}" for note in found.notes]
-    return result, "\n".join([result["finding"], "", *shown, *remarks(result), *notes, report_line(result)])
+    result = {"finding": str(found.findings[0]), "values": found.values, **found.rows, "notes": found.notes, **written}
+    return result, _as_text(found, result)
+
+
+def _as_text(found: Measurement, result: Result) -> str:
+    """Return a result for the terminal: the finding, a table of the values, and the first rows of each other table."""
+    lines = [result["finding"], "", on_screen(_value_table(found)), ""]
+    for name, rows in found.rows.items():
+        if rows:
+            lines += [on_screen(as_table(rows[:MAX_ROWS])), ""]
+        if len(rows) > MAX_ROWS:
+            lines += [f"{len(rows) - MAX_ROWS} more {name} on the page and with --json.", ""]
+    lines += [f"Note: {as_sentence(note)}" for note in found.notes]
+    return "\n".join([*lines, report_line(result)])
+
+
+def _value_table(found: Measurement) -> Table:
+    """Return the values with their standard errors and what real outputs score, where these are known."""
+    specs = [spec for spec in found.specs if spec.key in found.values]
+    cells = {spec.key: spec.format(found.values[spec.key]) for spec in specs}
+    errors = {spec.error_of: cells[spec.key] for spec in specs if spec.error_of}
+    real = {spec.baseline_of: cells[spec.key] for spec in specs if spec.baseline_of}
+    rows = [
+        [spec.title, cells[spec.key], errors.get(spec.key, ""), real.get(spec.key, "")]
+        for spec in specs
+        if not spec.error_of and not spec.baseline_of
+    ]
+    empty = [name for name, column in (("±", errors), ("real", real)) if not column]
+    return Table(["", "value", "±", "real"], rows).without(empty)
 
 
 def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> None:
@@ -178,15 +198,18 @@ def report_line(result: Result) -> str:
 
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows with the same keys as a table; lists in a cell are joined."""
-    cells = [["; ".join(map(str, x)) if isinstance(x, list) else x for x in row.values()] for row in rows]
-    return Table(list(rows[0]) if rows else [], cells)
+    """Return rows with the same keys as a table; lists in a cell are joined, and numbers have three decimals."""
+
+    def cell(x: Any) -> Any:
+        if isinstance(x, list):
+            return "; ".join(map(str, x))
+        return f"{x:.3f}" if isinstance(x, float) else x
+
+    return Table(list(rows[0]) if rows else [], [list(map(cell, row.values())) for row in rows])
 
 
 def check_writable(out: Path) -> None:
     """Refuse a file, and a folder that cannot be written, before anything is measured."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"Expected --out to be a folder, but {out} is a file. Give another one.")
     place = next(path for path in (out, *out.parents) if path.exists())
     try:
         TemporaryDirectory(prefix=".genmonitor-", dir=place).cleanup()

@@ -23,7 +23,6 @@ from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import PromptVariability, variability_p_value, w1kp_by_prompt
@@ -31,7 +30,7 @@ from genmonitor.functional.w1kp.subsets import REUSED
 from genmonitor.images.prompts import Prompts
 from genmonitor.plotting.diversity import least_varied
 
-NAME, MAX_ROWS = "w1kp", 20
+NAME = "w1kp"
 DRAWN, SHOWN = 5, 6
 """Least varied prompts that are drawn, and images of each."""
 SPECS = (
@@ -47,8 +46,8 @@ SPECS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    add = parser.add_argument
     results.add_input_arguments(parser, "several of each prompt")
+    add = parser.add_mutually_exclusive_group().add_argument
     add(
         "--calibration",
         metavar="FILE",
@@ -62,35 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Measure, and write a figure, a table, a manifest and the page."""
-    _check_calibration(args)
-    return results.run_measurement(NAME, args, [args.outputs], _find_prompts, _measure, _tables, _remarks)
-
-
-def _tables(result: Result) -> list[Table]:
-    """Return the first prompts, cut where they are long."""
-    rows = [{name: x for name, x in row.items() if name != "closest_pair"} for row in result["prompts"][:MAX_ROWS]]
-    rounded = [{name: f"{x:.3f}" if isinstance(x, float) else x for name, x in row.items()} for row in rows]
-    return [results.as_table([row | {"prompt": cut(row["prompt"], 60)} for row in rounded])]
-
-
-def _remarks(result: Result) -> list[str]:
-    more = len(result["prompts"]) - MAX_ROWS
-    return [f"{more} more prompts on the page and with --json."] if more > 0 else []
-
-
-def _check_calibration(args: argparse.Namespace) -> None:
-    """Refuse now what would fail once everything is encoded."""
-    if args.calibration is not None and args.save_calibration is not None:
-        raise ValueError("Expected --calibration or --save-calibration, but got both. Leave one out.")
     if args.calibration is not None:
-        _load_calibration(args.calibration, dim=1)
+        _load_calibration(args.calibration, dim=1)  # refuses now what would fail once everything is encoded
     if args.save_calibration is not None and not args.save_calibration.parent.is_dir():
         raise FileNotFoundError(
             f"Expected --save-calibration in a folder that exists, but there is no {args.save_calibration.parent}. "
             "Make it first."
         )
-    if args.save_calibration is not None and args.save_calibration.is_dir():
-        raise ValueError(f"Expected --save-calibration to be a file, but {args.save_calibration} is a folder.")
+    return results.run_measurement(NAME, args, [args.outputs], _find_prompts, _measure)
 
 
 def _load_calibration(path: Path, dim: int) -> W1KPCalibration:

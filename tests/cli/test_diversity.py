@@ -112,7 +112,7 @@ def test_diversity_warns_in_a_note_of_prompts_that_explain_everything(genmonitor
         ("{place}/a --prompts {place}/own.txt", "Expected --text-encoder for 36 distinct prompts of 36 outputs"),
         ("{place}/wide.npy", "at most 3072 features of each of the images, but got 3136"),
         ("{place}/a --sigma 0", "--sigma: expected a number between 1e-18 and 1e18, but got 0"),
-        ("{place}/a --out {place}/own.txt", "Expected --out to be a folder, but"),
+        ("{place}/a --out {place}/own.txt", "Expected --out to be a folder that can be written, but"),
     ],
 )
 def test_diversity_refuses_at_the_door(classes, genmonitor, arguments, complaint):

@@ -28,8 +28,8 @@ ARGUMENTS = {
     "disagreement": "fake.npy real.npy",
     "w1kp": "fake.npy",
     "clusters": "real.npy",
-    "replay": "manifest.json --checkpoint last.ckpt",
-    "sweep": "run",
+    "replay": "manifest.json --checkpoint last.ckpt --setup train.py:build",
+    "sweep": "run --setup train.py:build",
     "best": "run",
     "report": "run",
 }
@@ -106,20 +106,6 @@ def test_a_process_says_that_it_waits_and_gives_up(launched, genmonitor, monkeyp
     assert second.startswith("genmonitor diversity: Expected 2 processes to run this command with --distributed, but")
 
 
-@pytest.mark.parametrize(
-    ("variables", "complaint"),
-    [
-        ({"RANK": "nobody"}, "Expected whole numbers in RANK, WORLD_SIZE, LOCAL_RANK, but"),
-        ({"RANK": "2"}, "Expected RANK from 0 to WORLD_SIZE - 1, but got 2 of 2."),
-    ],
-)
-def test_a_launcher_with_impossible_numbers_is_refused(launched, genmonitor, variables, complaint):
-    launched(BY_HAND | {"MASTER_PORT": "1"} | variables)
-    status, _, told = genmonitor("diversity", "fake.npy", "--distributed")
-    assert status == 2
-    assert complaint in told
-
-
 def test_processes_with_other_arguments_are_refused(launched):
     launched(BY_HAND | {"MASTER_PORT": free_port()})
 
@@ -132,19 +118,6 @@ def test_processes_with_other_arguments_are_refused(launched):
         assert errors[0] == errors[1]
         assert "process 0 got `compare a b` and process 1 got `compare a c`" in errors[0]
     assert [found.exception() for found in both([["compare", "a", "b"]] * 2)] == [None, None]
-
-
-def test_slurm_gives_address_and_port(launched, monkeypatch):
-    launched(SLURM)
-    monkeypatch.setenv("SLURM_STEP_NODELIST", "gpu[03-05,9],gpu12")
-    monkeypatch.setenv("SLURM_JOB_ID", "1234567")
-    monkeypatch.setenv("SLURM_STEP_ID", "2")
-    assert processes._numbers() == (1, 2, 1)
-    assert os.environ["MASTER_ADDR"] == "gpu03"
-    port = int(os.environ["MASTER_PORT"])
-    monkeypatch.setenv("SLURM_STEP_ID", "3")
-    assert 15000 <= port < 25000
-    assert processes._port_of_step() == port + 1
 
 
 def test_main_puts_the_variables_back(launched):

@@ -194,12 +194,10 @@ def test_processes_of_slurm_find_each_other(here, alone):
         agree(json.loads(first), alone(*words[:-1], "alone" if words is sweep else words[-1]))
 
 
-@pytest.mark.parametrize("started", [BOTH, []], ids=["torchrun", "Lightning"])
-def test_sweep_by_two_processes_gives_what_one_does(here, alone, started):
+def test_sweep_by_two_processes_gives_what_one_does(here, alone):
     train(here / "run", new(), Digits(), max_epochs=3)
     words = ["sweep", "run", "--setup", "build.py:build", "--out"]
-    shared = [SHARED] if started else []
-    found = result(*started, *COMMAND, *words, "two", "--devices", 2, *shared)
+    found = result(*BOTH, *COMMAND, *words, "two", SHARED)
     agree(found, alone(*words, "one"))
     assert len(found["histories"]["cms"]) == 3
 

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -67,27 +66,6 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-class Encoding(nn.Module):
-    """An encoder that advances a progress bar with each batch, and caches its features if a folder is given.
-
-    Args:
-        encoder: maps a batch to features.
-        cache: the folder of the cache, or None.
-        bar: an iterator that is advanced with each batch.
-    """
-
-    def __init__(self, encoder: nn.Module, cache: Path | None, bar: Iterator[Any]) -> None:
-        super().__init__()
-        self.encoder, self._bar = encoder, bar
-        self._cache = None if cache is None else FeatureCache(cache, encoder)
-
-    def forward(self, batch: Tensor) -> Tensor:
-        """Return the features of a batch, from the cache if it has them."""
-        next(self._bar, None)
-        features: Tensor = self.encoder(batch) if self._cache is None else self._cache.get(batch, self.encoder)
-        return features.to(batch.device)
-
-
 def encode(
     args: argparse.Namespace, sets: Sequence[Outputs], device: torch.device, comm: Collective, progress: Progress
 ) -> list[Outputs]:
@@ -106,20 +84,27 @@ def encode(
         ValueError: if the outputs do not go together, or have no encoder.
     """
     with comm.all_ranks_or_none():
-        encoder = _encoder(args, sets, progress)
+        encoder = _encoder(args, sets)
     if encoder is None:
         return list(sets)
-    frozen = FrozenEncoder("encoder", encoder, args.batch_size)
+    frozen, size = FrozenEncoder("encoder", encoder, args.batch_size), args.batch_size
+    features_of: Callable[[Tensor], Tensor] = frozen
+    if args.cache is not None and isinstance(encoder, nn.Module):
+        features_of = partial(FeatureCache(args.cache, encoder).get, encode=frozen)
     out = []
     for x in sets:
-        with comm.all_ranks_or_none():
+        assert x.images is not None  # others need no encoder
+        mine = comm.rank_indices(-(-len(x) // size))
+        rows = range(mine.start * size, min(mine.stop * size, len(x)))
+        with comm.all_ranks_or_none(), x.images.reading():
             frozen.freeze(device)
-            features = [frozen(batch) for batch in _batches(x, args.batch_size, device, comm)]
-        out.append(replace(x, features=_gathered(features, device, comm)))
+            features = [features_of(batch.to(device)) for batch in x.images.batches(rows, size, progress)]
+        own = torch.cat(features) if features else torch.empty(0, device=device)
+        out.append(replace(x, features=comm.gather_rows(own).cpu()))
     return out
 
 
-def _encoder(args: argparse.Namespace, sets: Sequence[Outputs], progress: Progress) -> Encoder | None:
+def _encoder(args: argparse.Namespace, sets: Sequence[Outputs]) -> Encoder | None:
     """Return what encodes outputs that go together; None for embeddings."""
     _check_together(sets)
     first = sets[0]
@@ -128,26 +113,7 @@ def _encoder(args: argparse.Namespace, sets: Sequence[Outputs], progress: Progre
     if first.images is None:
         return None
     bounds = encoder_range(args, sets)
-    encoder = pixels if bounds is None else image_encoder(args.encoder, bounds)
-    if isinstance(encoder, nn.Module):
-        batches = sum(-(-len(x) // args.batch_size) for x in sets)
-        return Encoding(encoder, args.cache, progress(range(batches), f"encoding {first.kind}"))
-    return encoder
-
-
-def _gathered(features: list[Tensor], device: torch.device, comm: Collective) -> Tensor:
-    """Return the features of all processes, of which some may have had no batch, on the CPU."""
-    rows = torch.cat(features) if features else torch.empty(0)
-    return comm.gather_rows(rows.to(device)).cpu()
-
-
-def _batches(outputs: Outputs, size: int, device: torch.device, comm: Collective) -> Iterator[Tensor]:
-    """Yield this process's batches of images on the device."""
-    mine = comm.rank_indices(-(-len(outputs) // size))
-    rows = range(mine.start * size, min(mine.stop * size, len(outputs)))
-    assert outputs.images is not None  # others need no encoder
-    with outputs.images.reading():
-        yield from (batch.to(device) for batch in outputs.images.batches(rows, size))
+    return pixels if bounds is None else image_encoder(args.encoder, bounds)
 
 
 def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Samples:

@@ -29,16 +29,13 @@ def split_key(where: str) -> tuple[Path, str | None]:
     return Path(where), None
 
 
-def read_array(
-    path: Path, key: str | None = None, names: Sequence[str] = ARRAY_NAMES, integers: type[np.integer[Any]] = np.uint8
-) -> Tensor:
+def read_array(path: Path, key: str | None = None, names: Sequence[str] = ARRAY_NAMES) -> Tensor:
     """Read an array of real numbers.
 
     Args:
         path: a file .npy, .npz, .pt or .safetensors.
         key: name of the array to take; None for the only one in the file, or the first of `names` that it holds.
         names: names to look for, the preferred one first.
-        integers: dtype for unsigned integers of 16 bits or more, which torch hardly supports.
 
     Raises:
         ValueError: if the file cannot be read safely, does not say which array is meant, or holds no real numbers.
@@ -62,7 +59,7 @@ def read_array(
         why = "it is no such file, or holds other objects" if pickled else str(error).rstrip(".")
         raise ValueError(f"Expected {kinds} of plain numbers, but {path} is not: {why}. Write it again.") from error
     if isinstance(content, (Tensor, np.ndarray)):
-        return _real_numbers(path, content, integers)
+        return _real_numbers(path, content)
     arrays = content if isinstance(content, dict) else {}
     chosen: Any = arrays.get(key) if key else next((arrays[name] for name in names if name in arrays), None)
     if chosen is None and key is None and len(arrays) == 1:
@@ -71,36 +68,28 @@ def read_array(
         names = ", ".join(map(str, arrays)) or "nothing"
         example = f"{path}:{next(iter(arrays), 'NAME')}"
         raise ValueError(f"Expected the name of one of the arrays in {path}: {names}. Give it as in {example}.")
-    return _real_numbers(path, chosen, integers)
+    return _real_numbers(path, chosen)
 
 
-def _real_numbers(path: Path, values: Tensor | NDArray[Any], integers: type[np.integer[Any]]) -> Tensor:
+def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
     """Return an array as a tensor of a dtype that torch computes with; refuse anything but real numbers."""
-    if isinstance(values, Tensor):
-        plain = values.layout == torch.strided and not values.is_quantized and not values.is_meta
-        kind = "c" if values.is_complex() else "b" if values.dtype == torch.bool else "f" if plain else "?"
-        unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        dtype = str(values.dtype) if plain else f"{values.dtype}, {values.layout} on {values.device}"
-    else:
-        kind, unsigned, dtype = values.dtype.kind, values.dtype.kind == "u", str(values.dtype)
-    if kind not in "fiu":
-        raise ValueError(
-            f"Expected real numbers, but {path} holds {dtype}. Convert them to floating point or to uint8 in 0..255."
-        )
-    if isinstance(values, Tensor) and not unsigned:
-        small = values.is_floating_point() and values.element_size() == 1  # float8, which torch only stores
-        return values.detach().float() if small else values.detach()
-    array = np.asarray(values)
-    if unsigned and array.dtype != np.uint8:
-        if array.size and array.max() > (most := np.iinfo(integers).max):
-            raise ValueError(
-                f"Expected integers within 0..{most}, but {path} holds {array.dtype} up to {array.max()}. Scale them "
-                "to floating point yourself."
-            )
-        array = array.astype(integers)
-    if kind == "f" and array.dtype.itemsize > 8:
-        array = array.astype(np.float64)
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
+        dtype = values.dtype.newbyteorder("=")
+        if values.dtype.kind == "u" and values.dtype.itemsize > 1:
+            dtype = np.dtype(np.int64)
+        if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+            dtype = np.dtype(np.float64)
+        return torch.from_numpy(np.ascontiguousarray(values, dtype=dtype))
+    if isinstance(values, Tensor) and values.layout == torch.strided and not values.is_meta:
+        if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            return values.to(torch.int64)
+        if values.is_floating_point() and values.element_size() == 1:  # float8, which torch only stores
+            return values.float()
+        if values.dtype != torch.bool and not values.is_complex():
+            return values.detach()
+    raise ValueError(
+        f"Expected real numbers, but {path} holds {values.dtype}. Convert them to floating point or to uint8 in 0..255."
+    )
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
@@ -136,17 +125,16 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
     """
     delimiter = "\t" if path.suffix == ".tsv" else ","
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
-    rows, start = [], 2
+    rows = []
     try:
         for row in reader:
             if any(value.strip() for value in row.pop(None, [])):  # type: ignore[call-overload]
                 raise csv.Error(f"it has more values than the {len(row)} columns of the first row")
             rows.append(row)
-            start = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"Expected rows of separated values in {path}, but cannot read the row from line {start} on: {error}. "
-            'Put values that contain a comma or a line break between quotes ("), and write a quote within them twice.'
+            f"Expected rows of separated values in {path}, but cannot read row {len(rows) + 1}: {error}. Put values "
+            "that contain a comma or a line break between quotes."
         ) from error
     return rows
 
@@ -162,17 +150,6 @@ def read_text(path: Path) -> str:
 def split_lines(text: str) -> list[str]:
     """Split a text at line feeds alone: unlike for `str.splitlines`, U+2028 and the like are part of a line."""
     return text.removesuffix("\n").split("\n") if text else []
-
-
-def all_or_none(path: Path, name: str, values: Sequence[object]) -> bool:
-    """Return whether every row of a file has a value under a name; raise ValueError if only some have."""
-    lacking = [number for number, value in enumerate(values, start=1) if value is None or not str(value).strip()]
-    if 0 < len(lacking) < len(values):
-        raise ValueError(
-            f"Expected `{name}` in each row of {path} or in none, but row {lacking[0]} of {len(values)} has none. "
-            "Add it there."
-        )
-    return not lacking
 
 
 def pick(row: dict[str, Any], names: tuple[str, ...]) -> Any:

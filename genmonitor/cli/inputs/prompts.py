@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features
 from genmonitor.cli.inputs.files import (
     ARRAY_SUFFIXES,
-    all_or_none,
     pick,
     read_array,
     read_csv,
@@ -121,7 +119,7 @@ def _folders(outputs: Outputs) -> list[str]:
 
 
 def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
-    values = read_array(path, key, PROMPT_ARRAYS, np.int64)
+    values = read_array(path, key, PROMPT_ARRAYS)
     if values.shape[1:] == (1,) and not values.is_floating_point():
         values = values[:, 0]
     if values.ndim == 1 and not values.is_floating_point():
@@ -157,8 +155,10 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
                 f"it may be called {', '.join(PROMPT_KEYS)}."
             )
     files = [pick(row, FILE_KEYS) if isinstance(row, dict) else None for row in rows]
-    named = all_or_none(path, FILE_KEYS[0], files)
-    return [str(prompt) for prompt in prompts], [str(file) for file in files] if named else None
+    if any(files) and not all(files):
+        row = [bool(file) for file in files].index(False) + 1
+        raise ValueError(f"Expected `file_name` in each row of {path} or in none, but row {row} has none.")
+    return [str(prompt) for prompt in prompts], [str(file) for file in files] if all(files) else None
 
 
 def _check_count(path: Path, count: int, outputs: Outputs) -> None:
@@ -179,20 +179,17 @@ def _order(outputs: Outputs, prompts: Sequence[object]) -> tuple[str, ...]:
 
 def _by_file(path: Path, prompts: dict[str, str], files: list[str], outputs: Outputs) -> list[str]:
     """Return the prompt of each image, looked up by the path of its file in the folder or by its name alone."""
-    repeated = [file for file, count in Counter(files).items() if count > 1]
     names = [name if name in prompts else Path(name).name for name in outputs.names]
     known = set(names)
-    missing = [name for name, found in zip(outputs.names, names, strict=True) if found not in prompts]
-    unknown = [file for file in files if file not in known]
-    ambiguous = [name for name, count in Counter(names).items() if count > 1]
-    for problem, found in (
-        ("has more than one row for", repeated),
-        (f"has no row for {len(missing)} of {len(outputs)} {outputs.kind}:", missing),
-        (f"names {len(unknown)} files that are not in {outputs.where}:", unknown),
-        ("does not say which folder the file is in:", ambiguous),
-    ):
+    problems = {
+        "has more than one row for": [file for file, count in Counter(files).items() if count > 1],
+        "has no row for": [name for name, found in zip(outputs.names, names, strict=True) if found not in prompts],
+        f"names files that are not in {outputs.where}:": [file for file in files if file not in known],
+        "does not say which folder the file is in:": [name for name, count in Counter(names).items() if count > 1],
+    }
+    for problem, found in problems.items():
         if found:
-            more = ", …" if len(found) > 3 else ""
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
             raise ValueError(
                 f"Expected a row for each of the {outputs.kind} of {outputs.where} by its file, but {path} {problem} "
                 f"{', '.join(found[:3])}{more}."
