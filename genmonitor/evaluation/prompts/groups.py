@@ -165,7 +165,8 @@ class PromptTracker(Tracker):
 
     def finding(self, changes: list[Change], record: Record) -> list[Finding]:
         """Return a finding about groups that got worse, none where there are none."""
-        return self.findings_of(changes, record["epoch"], self.groups.area, self._keys())
+        # an evaluation outside of a run has no epoch, and nothing that could have changed since
+        return self.findings_of(changes, record.get("epoch", 0), self.groups.area, self._keys())
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python only."""
