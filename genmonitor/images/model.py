@@ -28,6 +28,7 @@ class SampledModel:
         sample_fn: draws in place of the module's method, from a number or from prompts alone.
         precision: makes the context in which it computes.
         shared_by: whose monitors draw the same samples once, such as their Trainer; None where nobody shares.
+        in_loop: True if `LoopMonitor.evaluate` was given it, not a Trainer.
     """
 
     module: Any
@@ -35,6 +36,7 @@ class SampledModel:
     sample_fn: Callable[[Any], Tensor] | None = None
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext
     shared_by: Any = None
+    in_loop: bool = False
 
     @classmethod
     def of(cls, sample: Any, module: nn.Module | Sequence[nn.Module] | None = None) -> SampledModel:
@@ -55,7 +57,7 @@ class SampledModel:
         """
         if isinstance(sample, nn.Module):
             inside = _inside(sample)
-            return cls(inside, _device(inside))
+            return cls(inside, _device(inside), in_loop=True)
         if not callable(sample):
             raise TypeError(
                 "Expected `sample` to be a function from n to n images, or a Module with a method `sample(n)`, but got "
@@ -69,7 +71,7 @@ class SampledModel:
                 f"Expected `module`, the network or networks that `sample` draws with, but got {networks!r}. Their "
                 "modes, BatchNorm statistics and gradients are put back after each evaluation: give all of them."
             )
-        return cls(networks, _device(networks), sample)
+        return cls(networks, _device(networks), sample, in_loop=True)
 
 
 def _inside(module: nn.Module) -> nn.Module:
@@ -83,16 +85,16 @@ def _device(module: nn.Module) -> torch.device:
     return next((x.device for x in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
 
-def suggested_sample_fn(module: nn.Module) -> str:
-    """Return a line to paste for a module without a method that draws images, or an empty text.
+def suggested_call(module: nn.Module, called: str) -> str:
+    """Return an expression of n that draws n images by a module without a method for it, or an empty text.
 
-    The network is named after `GENERATORS`; its first layer with weights tells the shape of the noise that it takes.
+    Its network is named after `GENERATORS`; its first layer with weights tells the shape of the noise that it takes.
 
     Example:
         >>> module = nn.Module()
         >>> module.decoder = nn.Sequential(nn.Linear(16, 64), nn.Unflatten(1, (1, 8, 8)))
-        >>> suggested_sample_fn(module)
-        'sample_fn=lambda m, n: m.decoder(torch.randn(n, 16))'
+        >>> suggested_call(module, called="m")
+        'm.decoder(torch.randn(n, 16))'
     """
     name = next((name for name in GENERATORS if isinstance(getattr(module, name, None), nn.Module)), "")
     network = getattr(module, name) if name else module
@@ -103,6 +105,6 @@ def suggested_sample_fn(module: nn.Module) -> str:
         shape = f"n, {first.in_channels}, 1, 1"
     else:
         return ""
-    call = f"m.{name}" if name else "m"
-    device = ", device=m.device" if hasattr(module, "device") else ""
-    return f"sample_fn=lambda m, n: {call}(torch.randn({shape}{device}))"
+    call = f"{called}.{name}" if name else called
+    device = f", device={called}.device" if hasattr(module, "device") else ""
+    return f"{call}(torch.randn({shape}{device}))"

@@ -18,7 +18,7 @@ from genmonitor._validation import check_at_least, check_callable, check_images
 from genmonitor.distributed import Collective
 from genmonitor.images import cache
 from genmonitor.images.lockstep import Lockstep
-from genmonitor.images.model import SampledModel, suggested_sample_fn
+from genmonitor.images.model import SampledModel, suggested_call
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.seeding import SeededRows, sample_seed
 from genmonitor.training_state.rng import seed_everything
@@ -186,9 +186,10 @@ def _find_method(
         remedy = f"Give a function that takes {wanted} and returns images [n, C, H, W]."
         return _checked_call(model.sample_fn, f"`sample_fn({argument})`", argument, remedy)
     module = model.module
-    remedy = (
-        f"give `sample_fn=` a function of (pl_module, {argument}) that takes {wanted} and returns images [n, C, H, W]."
-    )
+    given = f"`evaluate` a function of {argument}"
+    if not model.in_loop:
+        given = f"`sample_fn=` a function of (pl_module, {argument})"
+    remedy = f"give {given} that takes {wanted} and returns images [n, C, H, W]."
     if sample_fn is not None:
         tried = f"`sample_fn(pl_module, {argument})`"
         return _checked_call(partial(sample_fn, module), tried, argument, f"Instead, {remedy}")
@@ -197,8 +198,9 @@ def _find_method(
     if not callable(found):
         conditional = method == "sample" and callable(getattr(module, "sample_prompts", None))
         asked = "Give `prompts=` for its `sample_prompts`, add one" if conditional else "Add one"
-        line = suggested_sample_fn(module) if method == "sample" else ""
-        example = f" Perhaps: {line}" if line else ""
+        call = suggested_call(module, "model" if model.in_loop else "m") if method == "sample" else ""
+        line = f"evaluate(lambda n: {call}, model)" if model.in_loop else f"sample_fn=lambda m, n: {call}"
+        example = f" Perhaps: {line}" if call else ""
         raise ValueError(
             f"Expected a way to draw images, but {type(module).__name__} has no method {tried}. {asked}, or {remedy}"
             f"{example}"

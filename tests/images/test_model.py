@@ -6,7 +6,7 @@ import torch
 from lightning import LightningModule
 from torch import nn
 
-from genmonitor.images.model import SampledModel, suggested_sample_fn
+from genmonitor.images.model import SampledModel, suggested_call
 from genmonitor.images.sampler import Sampler
 
 
@@ -90,15 +90,17 @@ def with_network(name, *layers):
     ],
 )
 def test_the_line_to_paste_draws(module, line):
-    assert suggested_sample_fn(module) == f"sample_fn=lambda m, n: {line}"
-    draw = eval(suggested_sample_fn(module).removeprefix("sample_fn="))
-    assert draw(module, 3).shape == (3, 1, 8, 8)
+    assert suggested_call(module, "m") == line
+    assert eval(f"lambda m, n: {line}")(module, 3).shape == (3, 1, 8, 8)
     with pytest.raises(ValueError, match=re.escape(f"Perhaps: sample_fn=lambda m, n: {line}")):
         Sampler(4).resolve(SampledModel(module, torch.device("cpu")))
+    in_loop = f"Perhaps: evaluate(lambda n: {line.replace('m(', 'model(').replace('m.', 'model.')}, model)"
+    with pytest.raises(ValueError, match=f"give `evaluate` a function of n.*{re.escape(in_loop)}"):
+        Sampler(4).resolve(SampledModel.of(module))
 
 
 @pytest.mark.parametrize(
     "module", [nn.Identity(), with_network("model", nn.Conv2d(1, 8, 3)), with_network("generator")]
 )
 def test_no_line_is_made_up_for_what_takes_no_noise(module):
-    assert suggested_sample_fn(module) == ""
+    assert suggested_call(module, "m") == ""
