@@ -109,6 +109,7 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
     with _sigterm_raises() as received, ExitStack() as working:
         try:
             group = working.enter_context(processes_of(args, words, launched))
+            working.callback(progress_shows, True)  # for the next command of this process
             progress_shows(group.rank == 0 and not args.quiet)
             result, text = command.run(args)
             text = _format(args, result, text)
