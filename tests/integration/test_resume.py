@@ -117,7 +117,7 @@ def test_state_is_tensors_and_plain_python(tmp_path):
     state = state_in(run(tmp_path, plain(), epochs=1))
     assert {type(leaf) for leaf in leaves(state)} <= {torch.Tensor, str, int, float, bool, type(None)}
     assert {"history", "images_seen", "sampler", "evaluator"} <= state.keys()
-    assert state["evaluator"].keys() == {"settings", "fit"}
+    assert state["evaluator"].keys() == {"settings", "fit", "processors"}
 
 
 OTHER = [
