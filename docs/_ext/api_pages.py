@@ -15,7 +15,6 @@ MODULES = (
     "genmonitor.monitoring",
     "genmonitor.metrics",
     "genmonitor.functional",
-    "genmonitor.functional.diagnosis",
     "genmonitor.functional.diagnosis.kinds",
     "genmonitor.partition",
     "genmonitor.kernels",
@@ -25,8 +24,7 @@ MODULES = (
 ONLY = {
     "genmonitor.monitoring": ("LoopMonitor", "EvaluationOptions"),
     "genmonitor.partition": ("PixelPartition",),
-    "genmonitor.functional.diagnosis": ("FaultModel", "Kind"),
-    "genmonitor.functional.diagnosis.kinds": ("FAULT_MODELS", "KINDS"),
+    "genmonitor.functional.diagnosis.kinds": ("FAULT_MODELS", "KINDS", "FaultModel", "Kind"),
 }
 """What has a page of a module that has more names, or none in `__all__`."""
 ELSEWHERE = {("genmonitor.callbacks", "Sampler")}
