@@ -436,7 +436,7 @@ def _models(given: Sequence[FaultModel] | None, pixels: bool) -> tuple[Sequence[
         if not isinstance(model, FaultModel):
             raise TypeError(
                 f"Expected `fault_models` to have `name`, `unit`, `strengths` and `apply`, but got {model!r}. See "
-                "genmonitor.functional.diagnosis.FaultModel."
+                "genmonitor.functional.diagnosis.kinds.FaultModel."
             )
     kept = [model for model in models if pixels or not getattr(model, "of_pixels", False)]
     gone = sorted({model.name for model in models} - {model.name for model in kept})
