@@ -16,7 +16,7 @@ from _helpers.prompted import Prompted, disagreeing, labelled
 from _helpers.prompted import plain as diversity
 
 from genmonitor.evaluation import disagreement
-from genmonitor.evaluation.prompts import diversity as of_diversity
+from genmonitor.evaluation import diversity as of_diversity
 from genmonitor.evaluation.prompts import modes
 from genmonitor.evaluation.regions import metrics as region_metrics
 from genmonitor.functional import calibrate
@@ -27,7 +27,7 @@ PARTS = {
     "diversity": [
         (modes, "scendi_from_covariances"),
         (prdc, "prdc_from_radii"),
-        (of_diversity, "w1kp_by_prompt"),
+        (of_diversity, "w1kp_score"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
         (modes, "ModeEnds"),
