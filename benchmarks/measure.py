@@ -179,7 +179,6 @@ def main() -> None:
         print(name, {candidate: round(of["FID"], 2) for candidate, of in found[name].items()}, flush=True)
     text = HEAD.format(
         count=len(found),
-        threads=torch.get_num_threads(),
         processor=processor(),
         torch=version("torch"),
         stamp=stamp(),
@@ -191,7 +190,7 @@ def main() -> None:
 
 HEAD = """# Which measure follows the quality of a generator?
 
-`python benchmarks/measure.py` on {threads} threads of {processor}: torch {torch}; {stamp}.
+`python benchmarks/measure.py` on {processor}: torch {torch}; {stamp}.
 
 {count} trainings, each evaluated twelve times with {samples} generated against {samples} held-out images. A row is the
 rank correlation, over one training, of a measure with what features of a classifier of the same images say.
