@@ -10,9 +10,6 @@ from typing import Any
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.report.run import MonitorRun, find_folder, read_run
 
-KEY = "error_ratio_image"
-"""Key of the value whose lowest is that of the evaluation to keep."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -43,12 +40,8 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
     """Return the best evaluation, of a monitor that ranks."""
-    ranked = {}
-    for monitor in monitors:
-        evaluations = [x for x in monitor.evaluations if KEY in x["values"] and "global_step" in x]
-        if evaluations and prefix in (None, monitor.prefix):
-            ranked[monitor.prefix] = min(evaluations, key=lambda x: x["values"][KEY])
-    if not ranked:
+    best = next((x.best for x in monitors if x.best is not None and prefix in (None, x.prefix)), None)
+    if best is None:
         names = ", ".join(monitor.prefix for monitor in monitors)
         raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {names}.")
-    return dict(next(iter(ranked.values())))
+    return dict(best)

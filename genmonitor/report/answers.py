@@ -17,10 +17,8 @@ from genmonitor.evaluation.values import lookup
 from genmonitor.evaluation.words import percent, with_strength
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.plotting.style import boundaries
-from genmonitor.report.run import MonitorRun, Note
+from genmonitor.report.run import RATIO, MonitorRun, Note
 
-RATIO = "error_ratio_image"
-"""Key of the value that orders evaluations."""
 GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
 PROPORTIONS, REST = "wrong proportions", "not explained"
 
@@ -54,10 +52,9 @@ def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
         run: what a monitor left.
         folder: the one with its files.
     """
-    known = [x for x in run.evaluations if RATIO in x["values"] and "epoch" in x["values"]]
-    if not known or run.compared:
+    best = run.best
+    if best is None:
         return None
-    best = min(known, key=lambda x: x["values"][RATIO])
     values = best["values"]
     path = find_checkpoint(folder.parent, int(values["epoch"]), best.get("global_step"))
     ratio = f"{times_real(values[RATIO])} × real"

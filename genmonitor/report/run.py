@@ -60,6 +60,10 @@ class Picture:
     about: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
+RATIO = "error_ratio_image"
+"""Key of the value whose lowest is that of the evaluation to keep."""
+
+
 @dataclass(frozen=True)
 class MonitorRun:
     """The run of one monitor: everything needed to repeat an evaluation, except the model and its data.
@@ -171,6 +175,12 @@ class MonitorRun:
         """Return the logged values at a step that the same samples give again."""
         values = self.manifest_at(step)["values"]
         return {key: x for key, x in values.items() if key not in MOMENT and lookup(self.values, key).repeatable}
+
+    @property
+    def best(self) -> Mapping[str, Any] | None:
+        """Evaluation of the smallest error ratio, the one to keep; None for a comparison or without such a value."""
+        ranked = [x for x in self.evaluations if RATIO in x["values"] and "epoch" in x["values"]]
+        return None if self.compared else min(ranked, key=lambda x: float(x["values"][RATIO]), default=None)
 
     @property
     def compared(self) -> bool:
