@@ -34,7 +34,8 @@ MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
 BALANCED_ON = 1000
 """Real samples, or more, that say how much each kernel's discrepancy varies by chance."""
 STRIP = 2**19
-"""Bytes of the rows of a matrix that are in work at a time on a CPU: they stay in its cache."""
+"""Bytes of the rows of a matrix that are in work at a time on a CPU: they stay in its cache. A GPU takes what the
+memory budget allows: it waits longer for the start of each small step than for its work."""
 NEAR = 0.1
 """Exponent of most pairs below which exp(-exponent) - 1 keeps digits that exp(-exponent) loses."""
 
@@ -211,7 +212,7 @@ class GroupKernels:
             blocks = zeros.repeat(groups, kernels, -(-n // rows), -(-count // size))
             out.append(PairSums(blocks, zeros.repeat(groups, n), zeros.repeat(groups, count), zeros.repeat(groups)))
         with full_precision():
-            for strip in self._strips(x, y, _spans(n, len(y), rows, same), same):
+            for strip in self._strips(x, y, _spans(n, len(y), rows, same, x.device.type), same):
                 partial, mixed, constant = self._summed(strip, min(rows, strip.stop - strip.start))
                 column = 0
                 for index, (count, size) in enumerate(parts):
@@ -412,9 +413,11 @@ def _scale(sides: Sequence[Tensor]) -> float:
     return float(2 * squared_norms(near).double().sum() / (len(near) - 1)) if near.any() else 0.0
 
 
-def _spans(rows: int, columns: int, block: int, same: bool) -> list[tuple[int, int]]:
+def _spans(rows: int, columns: int, block: int, same: bool, device: str) -> list[tuple[int, int]]:
     """Cut rows into strips of whole blocks, or of parts of one block, that a cache and the memory budget hold."""
-    at_most = max(1, min(STRIP // (4 * columns), chunking.MEMORY_BUDGET // (6 * 8 * columns)))
+    at_most = max(1, chunking.MEMORY_BUDGET // (6 * 8 * columns))
+    if device == "cpu":
+        at_most = max(1, min(at_most, STRIP // (4 * columns)))
     # strips of a symmetric matrix, or more: each costs a few pairs beyond the upper triangle
     at_most = min(at_most, max(64, -(-rows // 3))) if same else at_most
     step = block * (at_most // block) or at_most

@@ -83,8 +83,9 @@ def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]
 
 
 def rows_in_cache(matrix: Tensor) -> int:
-    """Return how many rows of a matrix stay in the cache."""
-    return max(1, CACHE // (matrix.element_size() * max(1, matrix.shape[1])))
+    """Return how many rows of a matrix stay in the cache; on a GPU, how many the memory budget holds."""
+    held = CACHE if matrix.device.type == "cpu" else MEMORY_BUDGET
+    return max(1, held // (matrix.element_size() * max(1, matrix.shape[1])))
 
 
 def float64_sum(x: Tensor, dim: int | None = None) -> Tensor:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import ctypes
 import itertools
@@ -463,10 +464,21 @@ def _stand_in(name: str, value: Any) -> Any:
     if isinstance(value, CACHED):
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, RESTARTED):
-        return copy.copy(value)
+        return _going_on_alone(value, name)
     if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools", "numpy"):
         return _UsedUp(name, type(value).__name__)
     return None
+
+
+def _going_on_alone(iterator: Any, name: str) -> Any:
+    """Return a copy of an iterator; of a count by its repr, since Python 3.14 cannot copy it."""
+    if not isinstance(iterator, itertools.count):
+        return copy.copy(iterator)
+    shown = repr(iterator).removeprefix("count")
+    try:
+        return itertools.count(*ast.literal_eval(shown.replace(")", ",)")))
+    except ValueError:  # of other numbers than Python's own
+        return _UsedUp(name, "count")
 
 
 def _inside(value: Any) -> Any:

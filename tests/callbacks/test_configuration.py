@@ -331,6 +331,10 @@ def test_strategy_that_cannot_go_on_after_an_error_is_refused(tmp_path, monitor,
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:FSDP is switching to use .NO_SHARD.")
 def test_lightnings_own_fsdp_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="but got FSDPStrategy"):
-        fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")
+    try:
+        with pytest.raises(ValueError, match="but got FSDPStrategy"):
+            fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")
+    finally:
+        torch.distributed.destroy_process_group()

@@ -87,7 +87,8 @@ def test_images_are_prepared_as_by_its_own_preprocessor(folders, name, shape):
     bits = np.random.default_rng(0).integers(0, 256, (9, 9, 3), dtype=np.uint8)
     smooth = np.asarray(Image.fromarray(bits).resize(shape[::-1], Image.Resampling.BILINEAR))
     processor = AutoImageProcessor.from_pretrained(folders[name])
-    assert "Pil" in type(processor).__name__
+    if "Pil" not in type(processor).__name__:
+        pytest.skip("where torchvision works, transformers resizes by it, without the steps that Pillow rounds to")
     theirs = processor(Image.fromarray(smooth), return_tensors="pt")["pixel_values"]
     encoder = image_encoder(folders[name], (-1, 1), crop=True)
     ours = encoder.to_inputs(torch.from_numpy(smooth.copy()).permute(2, 0, 1)[None] / 127.5 - 1)

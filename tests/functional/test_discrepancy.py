@@ -46,6 +46,16 @@ def summed(gram: np.ndarray, rows: int, columns: int) -> np.ndarray:
     return np.array(cut).reshape(-(-len(gram) // rows), -1)
 
 
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("block", [1, 7, 3000])
+def test_a_gpu_gets_few_strips_and_a_processor_those_that_its_cache_holds(block, same):
+    strips = {device: discrepancy._spans(3000, 3000, block, same, device) for device in ("cpu", "cuda")}
+    for spans in strips.values():
+        assert [start for start, _ in spans] == [0, *(stop for _, stop in spans[:-1])]
+        assert spans[-1][1] == 3000
+    assert len(strips["cuda"]) <= 5 < len(strips["cpu"])
+
+
 @pytest.mark.parametrize("budget", [chunking.MEMORY_BUDGET, 20_000, 1])
 @pytest.mark.parametrize("sizes", [(None, None), (1, 1), (3, 4), (17, 5)])
 @pytest.mark.parametrize("view", ["structure", "texture"])

@@ -29,6 +29,7 @@ def test_in_cache_covers_everything_once():
 def test_rows_in_cache_fit_and_are_never_none():
     assert rows_in_cache(torch.zeros(3, 1024)) == chunking.CACHE // 4096
     assert rows_in_cache(torch.zeros(1, chunking.CACHE)) == 1
+    assert rows_in_cache(torch.zeros(3, 1024, device="meta")) == chunking.MEMORY_BUDGET // 4096
 
 
 @pytest.fixture(params=[2**20, 40, 1])

@@ -286,6 +286,7 @@ STATES = {
     "numpy's generator": dataset(np.random.default_rng, lambda self, index: self.kept.random()),
     "python's generator": dataset(random.Random, lambda self, index: self.kept.random()),
     "itertools.count": dataset(itertools.count, lambda self, index: next(self.kept)),
+    "itertools.count with a step": dataset(lambda: itertools.count(0.5, 0.25), lambda self, index: next(self.kept)),
     "iterator of a list": dataset(lambda: iter(list(range(1000))), lambda self, index: next(self.kept)),
     "iterator of a range": dataset(lambda: iter(range(1000)), lambda self, index: next(self.kept)),
     "transform": dataset(Flip, lambda self, index: self.kept(index)),

@@ -184,6 +184,7 @@ def test_arrays_of_no_real_numbers_are_refused(tmp_path, dtype):
         read_images(str(tmp_path / "x.npy"))
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 @pytest.mark.parametrize(
     "values",
     [
