@@ -20,6 +20,7 @@ from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.diagnosis.kinds import FaultModel
+from genmonitor.functional.diagnosis.readings import Reading
 from genmonitor.images.sampler import Sampler, Samples
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
@@ -70,6 +71,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         extra_metrics: a MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
             `update(images)` for the generated side alone; fed from the same samples.
         fault_models: the kinds of faults that the diagnosis tries, see `genmonitor.diagnose`; None for the usual ones.
+        readings: the statistics of single images that the diagnosis compares, likewise.
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
             "average" or "smoothed" by how well halves of the training images agree.
@@ -125,6 +127,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         seed: int = RegionSettings.seed,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         fault_models: Sequence[FaultModel] | None = None,
+        readings: Sequence[Reading] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
         reuse: Literal["validation"] | None = None,
@@ -158,6 +161,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             settings,
             extra_metrics=extra_metrics,
             fault_models=fault_models,
+            readings=readings,
             site_encoder=site_encoder,
             batch_size=sampler.batch_size,
             prefix=prefix,

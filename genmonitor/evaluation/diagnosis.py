@@ -29,7 +29,7 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
-from genmonitor.functional.diagnosis.readings import READINGS, usable_readings
+from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 from genmonitor.images.compared_sets import scale_doubt
@@ -174,6 +174,7 @@ def diagnose(
     area: Tensor | None = None,
     partition: PixelPartition | None = None,
     fault_models: Sequence[FaultModel] | None = None,
+    readings: Sequence[Reading] | None = None,
     aligned: bool = True,
     encoded: bool = False,
     skip_failing: bool = False,
@@ -196,11 +197,13 @@ def diagnose(
         area: bool [H, W], the pixels to diagnose; None to find areas by the map of discrepancies.
         partition: regions to diagnose one by one, instead of an area.
         fault_models: the ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis.kinds`.
+        readings: statistics of single images to compare instead of `READINGS` of
+            `genmonitor.functional.diagnosis.readings`; see `Reading` there.
         aligned: whether the same places of images can be compared, as of faces or scans. If not, as of photographs of
             anything, patches from random places are: kinds are named, places are not. Images should be larger than 16
             pixels.
         encoded: whether samples are an encoder's, not pixels: faults of pixels, such as blur, are then left out.
-        skip_failing: name a fault model that fails in `failures` and go on, rather than raise its error.
+        skip_failing: name a fault model or a reading that fails in `failures` and go on, rather than raise its error.
         train: training images or features, to look for copies of, beside which `real` ones are held out; None to look
             for copies of every second real one beside the others.
         train_indices: numbers by which findings name the training images, such as those of a data set; None for 0, 1 …
@@ -208,10 +211,11 @@ def diagnose(
         seed: of the halves and of what faults draw.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers, `area` none of booleans, or a fault model lacks an attribute.
+        TypeError: if a side is no tensor of real numbers, `area` none of booleans, a fault model lacks an attribute,
+            or a reading is no `Reading`.
         ValueError: if shapes or scales differ, values are not finite, samples are fewer than 8, the area is of another
             size or empty, both `area` and `partition` are given, either is with aligned=False, that with features, or a
-            fault model returns another shape, NaN or infinities.
+            fault model or a reading returns another shape, NaN or infinities.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -244,8 +248,8 @@ def diagnose(
             raise ValueError("Expected no `area` or `partition` with aligned=False, which has no places. Leave it out.")
         fake, real = (_patches(x, seed + side) for side, x in enumerate((fake, real)))
         left_out = (*left_out, f"No place is said, as images are not aligned: {NOT_ALIGNED.format(*real.shape[2:])}.")
-    readings = usable_readings(READINGS, real, aligned) if pixels else ()
-    images = Images.of(fake, real, seed, readings)
+    failed: list[str] = []
+    images = Images.of(fake, real, seed, _readings(readings, real, aligned, failed, skip_failing) if pixels else ())
     if aligned:
         drawn, masks = _areas(images.fake, images.real, area, partition, seed)
     else:
@@ -259,7 +263,7 @@ def diagnose(
     if singles is not None:
         of_bands = [] if bands is None else band_finding(bands)
         findings = _with_others(findings, singles, of_bands, whole[0])
-    failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
+    failures = dict.fromkeys([*failed, *(sentence for x in areas.values() for sentence in x.failures)])
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
     if singles is not None and singles.copies:
         among = given[1][::2] if train is None else train
@@ -401,8 +405,10 @@ def _suffice(areas: Collection[AreaDiagnosis]) -> bool:
 def _examples(
     fake: Tensor, real: Tensor, images: Images, finding: Finding, found: AreaDiagnosis | None
 ) -> dict[str, Tensor]:
-    shown = real[images.chosen_real[:EXAMPLES].to(real.device)]
-    out = {"real": shown}
+    said = found.readings[:1] if found and not finding.kinds and finding.samples == found.samples else ()
+    order = images.chosen_real[said[0].typical] if said else images.chosen_real
+    shown = real[order[:EXAMPLES].to(real.device)]
+    out = {f"real, with typical {said[0].reading.name}" if said else "real": shown}
     # proportions and copies change no real image, and what else explains their area is not what was found
     of_area = () if found is None else _kinds(found.explained)
     if found and found.explained and finding.kinds and finding.kinds == of_area and _changes_images(finding.kinds[0]):
@@ -441,6 +447,16 @@ def _models(given: Sequence[FaultModel] | None, pixels: bool) -> tuple[Sequence[
     kept = [model for model in models if pixels or not getattr(model, "of_pixels", False)]
     gone = sorted({model.name for model in models} - {model.name for model in kept})
     return kept, (f"Left out, as they are of pixels: {', '.join(gone)}.",) if gone else ()
+
+
+def _readings(
+    given: Sequence[Reading] | None, real: Tensor, aligned: bool, failures: list[str], skip_failing: bool
+) -> list[Reading]:
+    """Return the readings to compare that images have."""
+    if given is None:
+        return usable_readings(READINGS, real, aligned)
+    low, span = float(real.min()), float(real.max() - real.min()) or 1.0
+    return checked_readings(given, (real - low) / span, aligned, failures, skip_failing)
 
 
 def _areas(

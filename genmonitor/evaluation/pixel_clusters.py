@@ -45,6 +45,7 @@ from genmonitor.evaluation.tracker import Change
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis.kinds import FaultModel
+from genmonitor.functional.diagnosis.readings import Reading
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.compared_sets import RangeNotes, check_value_range
 from genmonitor.images.image_set import ImageSet
@@ -75,6 +76,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         settings: what the values depend on; None for the defaults of `RegionSettings`.
         extra_metrics: further torchmetrics fed from the same samples.
         fault_models: what the diagnosis tries, see `genmonitor.diagnose`; None for the usual kinds.
+        readings: the statistics of images that it compares, likewise.
         site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
         batch_size: images per call of `site_encoder`.
         prefix: what its log keys and files begin with.
@@ -97,6 +99,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         *,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         fault_models: Sequence[FaultModel] | None = None,
+        readings: Sequence[Reading] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         batch_size: int = 100,
         prefix: str = "cms",
@@ -104,9 +107,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     ) -> None:
         settings = settings or RegionSettings()
         check_distinct_keys([*(settings.region_names or {}).values()])
-        objects = {"extra_metrics": extra_metrics, "fault_models": fault_models, "site_encoder": site_encoder}
-        super().__init__(settings.n_samples, prefix, settings, **objects)
-        self.fault_models = fault_models
+        objects = {"fault_models": fault_models, "readings": readings, "site_encoder": site_encoder}
+        super().__init__(settings.n_samples, prefix, settings, extra_metrics=extra_metrics, **objects)
+        self.fault_models, self.readings = fault_models, readings
         self.prompts = prompts
         self.to_sites = SiteEncoder(site_encoder, batch_size)
         self._finder = RegionFinder(settings, self.to_sites)
@@ -338,6 +341,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             fake[:most],
             real[:most],
             fault_models=self.fault_models,
+            readings=self.readings,
             aligned=self.settings.aligned,
             encoded=self.to_sites.encoder is not None,
             skip_failing=True,

@@ -57,7 +57,7 @@ def readings_sentence(place: str, readings: Sequence[Said], p: float, best: Faul
     Example:
         >>> import torch
         >>> from genmonitor.functional.diagnosis.readings.tone import DarkestPixels
-        >>> said = Said(DarkestPixels(), 0.5, 0.16, 1.0, 0.001, torch.arange(3))
+        >>> said = Said(DarkestPixels(), 0.5, 0.16, 1.0, 0.001, torch.arange(3), torch.arange(3))
         >>> print(readings_sentence("whole image", [said], 0.005, None))
         Whole image: darkest pixels 0.50, real 0.16 (in 100 % of the images; p = 0.005).
     """

@@ -19,7 +19,7 @@ TAKES = [
     (
         PixelClusterMonitor,
         RegionSettings,
-        {"extra_metrics", "fault_models", "site_encoder", "prompts", "reuse", "reuse_key"},
+        {"extra_metrics", "fault_models", "readings", "site_encoder", "prompts", "reuse", "reuse_key"},
     ),
     (DiversityMonitor, DiversitySettings, {"extra_metrics", *ENCODERS}),
     (DisagreementMonitor, DisagreementSettings, {"prompt_key", *ENCODERS}),

@@ -15,6 +15,7 @@ from torch import Tensor
 import genmonitor
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import Finding
+from genmonitor.functional.diagnosis.readings import Look, Reading
 from genmonitor.functional.permutation import LEVEL
 
 N = 200
@@ -260,6 +261,43 @@ def test_readings_are_said_where_no_kind_is_right() -> None:
     assert re.search(r"[a-z ]+ [\d.]+( %)?, real [\d.]+( %)? \(in \d+ % of the images; p = ", found.text)
 
 
+class Corner(Reading):
+    """Brightness of the lower right corner."""
+
+    name, family = "brightness of the corner", "tone"
+    result = "right"
+
+    def of(self, look: Look) -> Tensor:
+        out = look.gray[:, 12:, 12:].mean((1, 2))
+        return {"right": out, "shape": out[1:], "nan": out * torch.nan}[self.result]
+
+
+def test_a_users_reading_is_said_and_its_images_are_shown() -> None:
+    fake, real = disks(N, 1), disks(N, 2)
+    bright = torch.arange(N) % 3 == 0
+    fake[bright, :, 12:, 12:] += 0.5
+    found = diagnose(fake, real, area=WHOLE, fault_models=[], readings=[Corner()])
+    finding = found.findings[0]
+    assert "brightness of the corner" in finding.text
+    assert all(bool(bright[i]) for i in finding.samples)
+    shown = {name: Corner().of(Look(images)) for name, images in found.examples.items()}
+    typical, most = shown["real, with typical brightness of the corner"], shown["generated, those that show it most"]
+    assert (typical - Corner().of(Look(real)).median()).abs().max() < 0.02
+    assert most.min() > Corner().of(Look(real)).max()
+
+
+@pytest.mark.parametrize("result", ["shape", "nan"])
+def test_a_reading_that_fails_is_named(result: str) -> None:
+    reading = Corner()
+    reading.result = result
+    fake, real = disks(N, 1) + 0.2, disks(N, 2)
+    with pytest.raises(ValueError, match=r"the reading 'brightness of the corner' to return a finite number .* \[8\]"):
+        diagnose(fake, real, area=WHOLE, readings=[reading])
+    found = diagnose(fake, real, area=WHOLE, readings=[reading], skip_failing=True)
+    assert "brightness of the corner" in found.failures[0]
+    assert found.findings[0].kinds[0].name == "brighter"
+
+
 def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
     plain = disks(N, 1)
     found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER).findings[0]
@@ -409,6 +447,7 @@ def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
         ({"area": CORNER & ~CORNER}, ValueError, "at least one pixel"),
         ({"area": CORNER.float()}, TypeError, "booleans"),
         ({"fault_models": ["blur"]}, TypeError, "`fault_models`"),
+        ({"readings": ["blur"]}, TypeError, "`readings`"),
         ({"partition": PixelPartition.grid((16, 16), 2, 2)}, ValueError, "`area` or `partition`"),
         ({"seed": -1}, ValueError, "`seed`"),
         ({"aligned": False}, ValueError, "aligned=False, which has no places"),
@@ -419,7 +458,21 @@ def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
             "images for aligned=False, but got features",
         ),
     ],
-    ids=["fake", "real", "scale", "size", "empty", "dtype", "model", "both", "seed", "place", "aligned", "features"],
+    ids=[
+        "fake",
+        "real",
+        "scale",
+        "size",
+        "empty",
+        "dtype",
+        "model",
+        "reading",
+        "both",
+        "seed",
+        "place",
+        "aligned",
+        "features",
+    ],
 )
 def test_bad_input_is_refused(change: dict[str, object], error: type[Exception], says: str) -> None:
     arguments = {"fake": disks(20, 1), "real": disks(20, 2), "area": CORNER} | change

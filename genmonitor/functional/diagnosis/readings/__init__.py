@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from genmonitor.functional.diagnosis.readings import detail, shape, tone
 from genmonitor.functional.diagnosis.readings.base import Look, Reading
-from genmonitor.functional.diagnosis.readings.compare import Said, differing, read, usable_readings
+from genmonitor.functional.diagnosis.readings.compare import Said, checked_readings, differing, read, usable_readings
 
 
 def _is_reading(x: object) -> bool:
@@ -16,4 +16,4 @@ _FAMILIES = (tone, detail, shape)
 READINGS: tuple[Reading, ...] = tuple(x() for family in _FAMILIES for x in vars(family).values() if _is_reading(x))
 """Every public class of the files of families."""
 
-__all__ = ["READINGS", "Look", "Reading", "Said", "differing", "read", "usable_readings"]
+__all__ = ["READINGS", "Look", "Reading", "Said", "checked_readings", "differing", "read", "usable_readings"]

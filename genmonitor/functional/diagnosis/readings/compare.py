@@ -23,6 +23,7 @@ class Said:
         share: part of the generated images that show it, beyond what real ones have.
         p: of no difference in any reading.
         order: indices of the generated images, those that show it most first.
+        typical: indices of the real images, those nearest to its median first.
     """
 
     reading: Reading
@@ -31,6 +32,7 @@ class Said:
     share: float
     p: float
     order: Tensor
+    typical: Tensor
 
     @property
     def size(self) -> float:
@@ -53,6 +55,46 @@ def usable_readings(readings: Sequence[Reading], real: Tensor, aligned: bool = T
     return [
         x for x in readings if side >= x.least_side and (color or not x.needs_color) and (aligned or not x.needs_place)
     ]
+
+
+def checked_readings(
+    readings: Sequence[Reading], real: Tensor, aligned: bool, failures: list[str], skip_failing: bool
+) -> list[Reading]:
+    """Return those of a user's own readings that images have, if they give a number for each image.
+
+    Args:
+        readings: which.
+        real: images [N, C, H, W] in [0, 1], some of which are read.
+        aligned: True if the same places of images can be compared.
+        failures: takes a sentence for each reading that is skipped.
+        skip_failing: skip a reading that fails, rather than raise its error.
+    """
+    for reading in readings:
+        if not isinstance(reading, Reading):
+            raise TypeError(
+                f"Expected `readings` to hold objects of a subclass of Reading, but got {reading!r}. See "
+                "genmonitor.functional.diagnosis.readings.Reading."
+            )
+    kept = []
+    look = Look(real[:8])
+    for reading in usable_readings(readings, real, aligned):
+        try:
+            _check_numbers(reading, reading.of(look), len(look.images))
+            kept.append(reading)
+        except Exception as error:
+            if not skip_failing:
+                raise
+            failures.append(f"the reading {reading.name!r} failed: {type(error).__name__}: {error}")
+    return kept
+
+
+def _check_numbers(reading: Reading, numbers: object, count: int) -> None:
+    """Refuse what is not a finite number for each image."""
+    if not isinstance(numbers, Tensor) or numbers.shape != (count,) or not bool(numbers.isfinite().all()):
+        got = f"shape {list(numbers.shape)}" if isinstance(numbers, Tensor) else type(numbers).__name__
+        raise ValueError(
+            f"Expected the reading {reading.name!r} to return a finite number for each image, [{count}], but got {got}."
+        )
 
 
 def read(readings: Sequence[Reading], images: Tensor) -> Tensor:
@@ -130,7 +172,8 @@ def _said(reading: Reading, fake: Tensor, real: Tensor, p: float) -> Said:
     middle = [float(x.median()) for x in (fake, real)]
     if abs(middle[0] - middle[1]) < reading.visible:
         middle = [float(x.mean()) for x in (fake, real)]
-    return Said(reading, middle[0], middle[1], share, p, (sign * fake).argsort(descending=True))
+    order, typical = (sign * fake).argsort(descending=True), (real - real.median()).abs().argsort()
+    return Said(reading, middle[0], middle[1], share, p, order, typical)
 
 
 def _excess(fake: Tensor, real: Tensor) -> tuple[float, int]:
