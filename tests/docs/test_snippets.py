@@ -104,6 +104,7 @@ SAYS = {
     "docs/how-to/fault-models.md": lambda s: (
         s["found"].findings[0].kinds[0].name == "vignette"
         and abs(s["found"].findings[0].kinds[0].strength - 0.3) < 0.05
+        and "brightness of the lower right corner" in s["of_readings"].findings[0].text
     ),
     "docs/how-to/own-regions.md": lambda s: s["monitor"].partition == s["partition"],
     "docs/how-to/latents.md": lambda s: s["monitor"].partition.labels.shape == (4, 4),
