@@ -19,12 +19,12 @@ from genmonitor.cli.arguments import (
     given_settings,
     nonempty,
 )
-from genmonitor.cli.gate import check_names, condition, failures
+from genmonitor.cli.gate import check_names, condition, failures, junit
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import Outputs, images_of, read_images, read_outputs
 from genmonitor.cli.inputs.prompts import read_prompts
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.results import Measurement, Result
+from genmonitor.cli.results import Measurement, Result, check_writable
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_table
@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "error_ratio, share, structure and texture stand for any region or the image, error_ratio_2 for one region. "
         "p_worse is small where OTHER is closer to REAL. May be repeated",
     )
+    add("--junit", metavar="FILE", type=Path, help="write the conditions of --fail-if as test cases, for a CI system")
     results.add_out_argument(parser, "compare")
 
 
@@ -83,6 +84,8 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
     """Compare, and write figures, a manifest and the report."""
     comm = current_processes()
     results.check_out(args.out)
+    if args.junit is not None:
+        _check_file(args.junit)
     if args.partition is not None:
         args.partition = _read_partition(args.partition)
     regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
@@ -107,7 +110,16 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
     labels = comparison.partition.labels
     found = {**comparison.to_dict(), "labels": labels.tolist(), **written}
     found["failed"] = failures(args.fail_if, *_gated(comparison))
+    if args.junit is not None:
+        comm.from_rank_zero(lambda: args.junit.write_text(junit(args.fail_if, found["failed"]), "utf-8"))
     return found, "\n".join([str(comparison), "", *map_of_characters(labels), "", results.report_line(found)])
+
+
+def _check_file(path: Path) -> None:
+    """Refuse a file of --junit that cannot be written, before anything is measured."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"Expected --junit to be a file in a folder that exists, but got {path}.")
+    check_writable(path.parent, "--junit")
 
 
 def _read_partition(path: Path) -> PixelPartition:

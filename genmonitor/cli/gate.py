@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
+from xml.etree import ElementTree
 
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import region_key
@@ -85,6 +86,28 @@ def failures(
             reason = f"{key} = {value:.4g} ({wanted})"
             found.append({"condition": str(wanted), "key": key, "value": value, "reason": reason})
     return found
+
+
+def junit(conditions: Sequence[Condition], failed: Sequence[Mapping[str, Any]]) -> str:
+    """Return an XML report in JUnit's format, with a test case for each condition.
+
+    Args:
+        conditions: all of them.
+        failed: what `failures` returned for them.
+
+    Example:
+        >>> gate = condition("p < 0.01")
+        >>> junit([gate], [])
+        '<testsuite name="genmonitor" tests="1" failures="0"><testcase name="not p &lt; 0.01" /></testsuite>'
+    """
+    reasons = {str(wanted): [x["reason"] for x in failed if x["condition"] == str(wanted)] for wanted in conditions}
+    count = sum(map(bool, reasons.values()))
+    suite = ElementTree.Element("testsuite", name="genmonitor", tests=str(len(reasons)), failures=str(count))
+    for name, why in reasons.items():
+        case = ElementTree.SubElement(suite, "testcase", name=f"not {name}")
+        if why:
+            ElementTree.SubElement(case, "failure", message=", ".join(why))
+    return ElementTree.tostring(suite, encoding="unicode")
 
 
 def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> None:

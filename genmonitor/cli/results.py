@@ -208,14 +208,14 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(list(rows[0]) if rows else [], [list(map(cell, row.values())) for row in rows])
 
 
-def check_writable(out: Path) -> None:
+def check_writable(out: Path, option: str = "--out") -> None:
     """Refuse a file, and a folder that cannot be written, before anything is measured."""
     place = next(path for path in (out, *out.parents) if path.exists())
     try:
         TemporaryDirectory(prefix=".genmonitor-", dir=place).cleanup()
     except OSError as error:
         raise ValueError(
-            f"Expected --out to be a folder that can be written, but got {out}: {error.strerror}. Give another one."
+            f"Expected {option} to be a folder that can be written, but got {out}: {error.strerror}. Give another one."
         ) from error
 
 

@@ -80,8 +80,8 @@ class WandbBackend(Backend):
         self._log({tag: wandb.Table(columns=list(table.columns), data=rows)}, step)
 
     def log_finding(self, tag: str, text: str, step: int) -> None:
-        """Put it into the run's summary, which the table of runs shows."""
-        self.experiment.summary[self.key(tag)] = text
+        """Put it into the evaluation's row and the run's summary, which the table of runs shows."""
+        self._log({tag: text}, step)
 
     def log_alert(self, alert: Alert, step: int) -> None:
         """Raise an alert, which W&B sends to whoever asked for them."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -78,13 +79,18 @@ def test_names_are_checked_before_anything_is_measured():
 
 
 def test_a_gate_fails_compare_with_status_and_reason(files, genmonitor, tmp_path):
-    arguments = ["compare", *files, "--n-clusters", 2, "--out", tmp_path / "out", "--json"]
+    written = tmp_path / "gate.xml"
+    arguments = ["compare", *files, "--n-clusters", 2, "--out", tmp_path / "out", "--json", "--junit", written]
     status, said, complaint = genmonitor(*arguments, "--fail-if", "p < 0.01", "--fail-if", "error_ratio > 1e6")
     assert status == 1
     failed = json.loads(said)["failed"]
     assert {of["condition"] for of in failed} == {"p < 0.01"}
     assert f"genmonitor compare: failed: {failed[0]['reason']}" in complaint
     assert (tmp_path / "out" / "genmonitor" / "report.html").is_file()  # to look into
+    suite = ElementTree.parse(written).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    reasons = {case.get("name"): [x.get("message") for x in case] for case in suite}
+    assert reasons == {"not p < 0.01": [", ".join(x["reason"] for x in failed)], "not error_ratio > 1e+06": []}
 
 
 def test_a_gate_lets_good_images_pass(files, genmonitor, tmp_path):
@@ -100,6 +106,15 @@ def test_a_gate_fails_a_set_that_is_worse_than_the_other(files, genmonitor, tmp_
     sets = [files[1] if name == "bad" else tmp_path / name for name in order]
     arguments = ["compare", files[0], *sets, "--n-clusters", 2, "--out", tmp_path / "out"]
     assert genmonitor(*arguments, "--fail-if", "p_worse < 0.01")[0] == status
+
+
+@pytest.mark.parametrize("place", ["folder", "missing/gate.xml"])
+def test_a_file_that_cannot_be_written_is_refused_at_once(files, genmonitor, tmp_path, place):
+    (tmp_path / "folder").mkdir()
+    status, _, complaint = genmonitor("compare", *files, "--out", tmp_path / "out", "--junit", tmp_path / place)
+    assert status == 2
+    assert "Expected --junit to be a file in a folder that exists" in complaint
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_name_that_no_value_has_stops_at_once(files, genmonitor, tmp_path):

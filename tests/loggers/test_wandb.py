@@ -9,7 +9,7 @@ from _helpers.loggers import CHARTS, AnyLogger, WandbRun, both_namespaces, clust
 from genmonitor.evaluation.results import Alert
 from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.loggers.wandb import WandbBackend
+from genmonitor.loggers.wandb import STEP, WandbBackend
 
 wandb = pytest.importorskip("wandb")
 
@@ -162,13 +162,17 @@ def test_alert_has_a_title_that_wandb_takes(folder):
     assert (alert.title, alert.text, alert.level) == ("x" * 63, "cluster_3 got worse", "WARN")
 
 
-def test_finding_is_in_the_summary_and_the_last_counts(folder):
+def test_findings_are_in_the_history_and_the_last_in_the_summary(folder):
     import lightning.pytorch.loggers
 
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True, prefix="run")
-    for text in ("cluster_1 differs", "cluster_2 differs"):
-        WandbBackend(logger).log_finding("cms/finding", text, step=5)
+    found = {5: "cluster_1 differs", 10: "cluster_2 differs"}
+    for step, text in found.items():
+        WandbBackend(logger).log_finding("cms/finding", text, step)
+        WandbBackend(logger).finish_evaluation(step)
     finish(logger)
+    rows = read_wandb(folder)
+    assert {row[STEP]: row["run-cms/finding"] for row in rows if "run-cms/finding" in row} == found
     assert read_wandb_summary(folder)["run-cms/finding"] == "cluster_2 differs"
 
 
