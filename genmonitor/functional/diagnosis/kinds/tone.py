@@ -251,7 +251,7 @@ class Clipped(Kind):
 
     name = "clipped"
     words, change = "clipped by {s} {unit}", "values beyond s of the range are cut off, at the top or at the bottom"
-    remedy = _ACTIVATION
+    remedy = f"{_ACTIVATION}; with diffusers, that of `clip_sample` of the scheduler, which cuts at ± 1"
 
     def __init__(self, both_ends: bool = False) -> None:
         self.both_ends = both_ends
