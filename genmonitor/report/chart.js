@@ -70,22 +70,15 @@ class Chart {
     }
   }
 
-  // the values of the chart as a file
+  // buttons that save what the chart shows
   download(head) {
-    const { spec } = this, name = spec.title.replace(/[^A-Za-z0-9]+/g, "_").toLowerCase();
-    const button = html("button", "csv", "CSV", head);
-    button.type = "button";
-    button.setAttribute("aria-label", `Download ${spec.title} as CSV`);
-    button.addEventListener("click", () => {
-      const cell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-      const rows = spec.x.map((x, i) => [...(spec.by ? [x] : []), ...spec.series.map((c) => c.values[i] ?? "")]);
-      const lines = [[...(spec.by ? [spec.by] : []), ...spec.series.map((c) => cell(c.label))], ...rows];
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([`${lines.map((row) => row.join(",")).join("\n")}\n`], { type: "text/csv" }));
-      link.download = `${name}.csv`;
-      link.click();
-      URL.revokeObjectURL(link.href);
-    });
+    const { spec } = this, name = spec.title.replace(/[^A-Za-z0-9]+/g, "_").toLowerCase(), place = html("span", "saves", "", head);
+    for (const [kind, make] of Object.entries(FILES)) {
+      const button = html("button", "save", kind, place);
+      button.type = "button";
+      button.setAttribute("aria-label", `Download ${spec.title} as ${kind}`);
+      button.addEventListener("click", async () => save(`${name}.${kind.toLowerCase()}`, await make(spec, this.canvas)));
+    }
   }
 
   draw() {

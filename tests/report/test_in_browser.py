@@ -2,6 +2,8 @@
 """The report as a person sees it: a real browser opens it from file:// and points at things."""
 
 import io
+import re
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -252,23 +254,48 @@ def test_zoom_shows_one_region_alone(opened, page):
     assert until(opened, lambda page: page.execute_script(size, find(page, ".side canvas")[0]) == [4 / 3])
 
 
-def test_chart_is_downloaded_as_csv(opened, page):
+def downloaded(opened, page, kind):
+    """Return the bytes that the button of the second chart for a kind of file saves."""
     opened.get(page)
     opened.execute_script("""
         window.files = [];
-        URL.createObjectURL = (blob) => { blob.text().then((text) => window.files.push(text)); return "data:,"; };
+        URL.createObjectURL = (blob) => {
+          blob.arrayBuffer().then((bytes) => window.files.push(Array.from(new Uint8Array(bytes))));
+          return "data:,";
+        };
     """)
-    (button,) = find(opened, '#cms .chart[data-chart="1"] .csv')
-    assert button.get_attribute("aria-label") == "Download CMS of image and product as CSV"
+    (button,) = find(opened, f'#cms .chart[data-chart="1"] [aria-label="Download CMS of image and product as {kind}"]')
     opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
-    (text,) = until(opened, lambda page: page.execute_script("return window.files"))
-    head, first, *_, last = text.splitlines()
+    (file,) = until(opened, lambda page: page.execute_script("return window.files"))
+    return bytes(file)
+
+
+def test_chart_is_downloaded_as_csv(opened, page):
+    head, first, *_, last = downloaded(opened, page, "CSV").decode().splitlines()
     assert head == "epoch,image,product"
     assert [float(x) for x in first.split(",")] == pytest.approx([0, 0.45, 0.45])
     assert [float(x) for x in last.split(",")] == pytest.approx(
         [199, record(200)["image"], record(200)["image"]], abs=1e-6
     )
+
+
+def test_chart_is_downloaded_as_a_drawing_that_needs_no_page(opened, page):
+    root = ElementTree.fromstring(downloaded(opened, page, "SVG").decode())
+    curves = [node for node in root.iter("{http://www.w3.org/2000/svg}path") if "curve" in node.get("class", "")]
+    assert len(curves) == 2
+    styles = [dict(part.split(":", 1) for part in curve.get("style").split(";")) for curve in curves]
+    assert all(style["fill"] == "none" and style["stroke-width"] == "2px" for style in styles)
+    assert len({style["stroke-dasharray"] for style in styles}) == 2
+    assert all(re.fullmatch(r"rgb\(\d+, \d+, \d+\)", style["stroke"]) for style in styles)
+    assert not any(re.search(r"var\(|oklab", node.get("style", "")) for node in root.iter())
+
+
+def test_chart_is_downloaded_as_pixels(opened, page):
+    picture = Image.open(io.BytesIO(downloaded(opened, page, "PNG")), formats=["PNG"]).convert("RGB")
+    width = opened.execute_script("return document.querySelector('.chart[data-chart=\"1\"] svg').viewBox.baseVal.width")
+    assert picture.width == pytest.approx(3 * width, abs=3)
+    assert len(picture.getcolors(10**6)) > 10
 
 
 def test_contents_lead_to_every_part(opened, page):
