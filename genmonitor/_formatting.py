@@ -70,9 +70,9 @@ def times_real(ratio: float) -> str:
 
     Example:
         >>> times_real(12.3), times_real(0.87)
-        ('12', '1')
+        ('12', '1.0')
     """
-    return "1" if ratio < 1 else format_ratio(ratio).removesuffix(" ×")
+    return format_ratio(max(ratio, 1.0)).removesuffix(" ×")
 
 
 def as_sentence(text: str) -> str:

@@ -33,7 +33,7 @@ def line(findings, history, alerts=()):
         ([40.0, 67.0], "epoch  4    67 × real   worse than best (40 at epoch 3)"),
         ([28.0, 67.0, 40.0], "epoch  5    40 × real   better (was 67), best 28 at epoch 3"),
         ([28.0, 28.01], "epoch  4    28 × real   near the best (28 at epoch 3)"),
-        ([9.4, 0.7], "epoch  4     1 × real   better (was 9.4), best so far"),
+        ([9.4, 0.7], "epoch  4   1.0 × real   better (was 9.4), best so far"),
     ],
 )
 def test_line_begins_with_the_news(ratios, said):
