@@ -82,7 +82,8 @@ def brief(finding: Finding, record: Mapping[str, float], values: Mapping[str, Va
         amount = lookup(values, key).format(record[key])
         return f"{place}: {amount} ({format_p(finding.p)})"
     if finding.fine is False and finding.area.name in WHOLE:
-        return finding.text.partition(": ")[2] or finding.text
+        said = finding.text.partition(": ")[2] or finding.text
+        return said.partition(" (in ")[0]  # of readings the first, without its share
     return finding.text
 
 

@@ -47,6 +47,16 @@ def test_line_begins_with_the_news(ratios, said):
         (FINE, "no difference beyond chance (p = 0.43)"),
         (WORSE, "cluster_2 (right half): 35 × (p = 0.0001)"),
         (Finding("Visibly worse: brightness 0.3, was 0.5.", Area("image"), "", None, False), "brightness 0.3, was 0.5"),
+        (
+            Finding(
+                "Whole image: edges 0.1, real 0.2 (in 62 % of the images; p = 0.01); area 3, real 2.",
+                Area("whole image"),
+                "",
+                None,
+                False,
+            ),
+            "edges 0.1, real 0.2",
+        ),
         (Finding("Too few images: 8.", Area("the image", region="image"), "", "image"), "Too few images: 8"),
     ],
 )
