@@ -30,12 +30,23 @@ def kinds_of(name, number):
     return ("clusters", *LATER) if SHAPES[name].prompts else ("clusters", LATER[number % 2])
 
 
+def scenarios():
+    """Yield a module, a setting and a monitor: one of those that meet there, the others in the nightly tests."""
+    for name, setting, number in COVERING:
+        kinds = kinds_of(name, number)
+        for index, kind in enumerate(kinds):
+            marks = () if index == number // 2 % len(kinds) else pytest.mark.nightly
+            yield pytest.param(name, setting, kind, id=f"{name}-{setting}-{kind}", marks=marks)
+
+
 def test_every_module_and_setting_is_met(record_property):
     assert len(SHAPES) >= 30
     assert min(Counter(name for name, _, _ in COVERING).values()) >= 4
     met = Counter(setting for _, setting, _ in COVERING)
     assert met.keys() == SETTINGS.keys()
     assert min(met.values()) >= 6
+    often = Counter((x.values[0], x.values[2]) for x in scenarios() if not x.marks)
+    assert {(name, kind) for name in SHAPES for kind in kinds_of(name, 0)[:1]} <= often.keys()
     record_property("matrix: modules", len(SHAPES))
     record_property("matrix: settings of a Trainer", len(SETTINGS))
 
@@ -47,23 +58,21 @@ def count(record_property, outcome):
         record_property(f"matrix: scenarios {possible}", int(outcome == possible))
 
 
-@pytest.mark.parametrize(("name", "setting", "number"), COVERING, ids=[f"{n}-{s}" for n, s, _ in COVERING])
-def test_module_under_a_trainer(tmp_path, name, setting, number, record_property):
+@pytest.mark.parametrize(("name", "setting", "kind"), scenarios())
+def test_module_under_a_trainer(tmp_path, name, setting, kind, record_property):
     shape, how = SHAPES[name], SETTINGS[setting]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected, counts, _ = run(tmp_path / "alone", shape, how)
-    wrong = {}
-    for kind in kinds_of(name, number):
-        try:
-            monitors, left, _, waiting, said = watched(tmp_path / kind, shape, how, kind)
-        except Exception as error:
-            wrong[kind] = [f"{type(error).__name__}: {error}"]
-        else:
-            wrong[kind] = problems(monitors, how.evaluations(counts), waiting, said)
-            wrong[kind] += [part for part in expected if not same(left[part], expected[part])]
-        count(record_property, "failed" if wrong[kind] else "evaluated")
-    assert {kind: what for kind, what in wrong.items() if what} == {}
+    try:
+        monitors, left, _, waiting, said = watched(tmp_path / kind, shape, how, kind)
+    except Exception as error:
+        wrong = [f"{type(error).__name__}: {error}"]
+    else:
+        wrong = problems(monitors, how.evaluations(counts), waiting, said)
+        wrong += [part for part in expected if not same(left[part], expected[part])]
+    count(record_property, "failed" if wrong else "evaluated")
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", SHAPES)
