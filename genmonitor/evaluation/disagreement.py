@@ -82,7 +82,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Encode the prompts, fix the kernels' gammas, and encode real images where they are the reference."""
-        self._encode_prompts(probe)
+        with comm.all_ranks_or_none():
+            self._encode_prompts(probe)
         shape = tuple(probe.shape[1:])
         subset: ImageSet | None
         if self.reference == "data":
@@ -90,11 +91,13 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 real, self.prompt_key, self.prompts, self.n_samples, self.seed, shape, comm, progress
             )
         else:
-            subset, notes = self._choose_for_gamma(real, shape)
+            with comm.all_ranks_or_none():
+                subset, notes = self._choose_for_gamma(real, shape)
         report = self._fit_gammas(subset, notes, probe, comm)
         if self.reference == "data" and subset is not None:
             mine = comm.rank_indices(len(subset))
-            images = subset.read(mine).to(probe.device)
+            with comm.all_ranks_or_none():
+                images = subset.read(mine).to(probe.device)
             self._reference = self._gathered(images, torch.tensor(mine, dtype=torch.long), comm)
             groups = PromptGroups(self.prompts, self.n_samples, len(subset))
             self.tracker.compare_with(self._reference.features, groups)

@@ -103,8 +103,9 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Encode the prompts, fix the kernels' gammas, and encode real images where there are any."""
-        self._encode_prompts(probe)
-        subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
+        with comm.all_ranks_or_none():
+            self._encode_prompts(probe)
+            subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
         self._value_range = None
         report = self._fit_gammas(subset, notes, probe, comm)
         self._check_size()
@@ -112,7 +113,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             self.calibration.check("features of the output encoder", self._encode(probe[:0]))
         self._fidelity, self._real_features, self._real_clip_score, self.tracker.limit = None, None, None, math.inf
         if subset is not None:
-            real_features = self._encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
+            with comm.all_ranks_or_none():
+                real_features = self._encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             self._fidelity = FidelityMetrics(real_features, self.kernel, self.num_features)
             self.tracker.limit = float(kernel_dispersion(comm.gather_rows(real_features), self.kernel).value)
             self._real_features = real_features
@@ -121,7 +123,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         if self.extra_metrics is not None:
             prompts = self._given_prompts_of(torch.arange(len(probe)))
             own = (*text.SCORES, *text.REAL, *text.FIDELITY, *self.tracker.specs().values())
-            self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
+            with comm.all_ranks_or_none():
+                self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
         self._metric = self._new_metric().to(probe.device)
         return replace(report, messages=self.tracker.groups.messages())
 

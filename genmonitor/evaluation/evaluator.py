@@ -73,6 +73,24 @@ def check_same_settings(current: Mapping[str, Any], saved: Mapping[str, Any]) ->
         raise SettingsChangedError(changed)
 
 
+def agreed_signature(own: list[float] | None, comm: Collective) -> tuple[list[float] | None, tuple[str, ...]]:
+    """Return process zero's signature of real images, and a note where other processes have others.
+
+    Args:
+        own: that of this process's, None where it has none.
+        comm: the processes that evaluate together.
+
+    Raises:
+        FailedElsewhereError, ValueError: if some have images and others none.
+    """
+    first = comm.broadcast(own)
+    with comm.all_ranks_or_none():
+        if (own is None) != (first is None):
+            raise ValueError("Expected real images on every process or on none. Give all of them the same data.")
+    note = "the processes have different real images: samples are compared with some of each process's"
+    return first, (note,) if comm.any_true(own != first) else ()
+
+
 @contextmanager
 def reading_state(owner: str) -> Iterator[None]:
     """Refuse a saved state that is not whole, naming whose it is."""

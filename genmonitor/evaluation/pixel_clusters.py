@@ -28,7 +28,7 @@ from genmonitor.evaluation.classes import (
     with_classes,
 )
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
-from genmonitor.evaluation.evaluator import Evaluator, at_most_threads, require_fitted
+from genmonitor.evaluation.evaluator import Evaluator, agreed_signature, at_most_threads, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding, differs
 from genmonitor.evaluation.regions.clustering import patch_notes
@@ -160,10 +160,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Find gamma, regions and baseline, or keep what a saved state fixed for the same images."""
         messages: tuple[str, ...] = ()
-        split = self._finder.split(real)
-        self.to_sites.to(probe.device)
-        # rank zero's, since a dataset may differ between processes: they must agree on whether to start over
-        notes, signature = list(split.notes), comm.broadcast(split.signature())
+        with comm.all_ranks_or_none():
+            split = self._finder.split(real)
+            self.to_sites.to(probe.device)
+            first, own = split.comparison.first(len(probe)), split.signature()
+        signature, other = agreed_signature(own, comm)
+        notes = [*split.notes, *other]
         comparable = not self._data or self._data == signature
         if not comparable:
             self.forget()
@@ -171,15 +173,16 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
                 "used with different images before: clusters, baseline and curves start over, since old and new "
                 "values cannot be compared"
             )
-        first = split.comparison.first(len(probe))
-        notes += self._check_images(probe, first)
+        with comm.all_ranks_or_none():
+            notes += self._check_images(probe, first)
         if self._regions is None:
             with self._threads(probe, cka_work(CLUSTERED, tuple(probe.shape[1:]), self.settings.patch_size)):
                 self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._regions.notes()
             notes += patch_notes(self._regions.partition, self.settings.patch_size or self.settings.partition)
             messages = (regions_found(self._regions),)
-        self._extra.check(probe, first.to(probe.device), own=self._values.specs)
+        with comm.all_ranks_or_none():
+            self._extra.check(probe, first.to(probe.device), own=self._values.specs)
         self._data = signature
         self._real_labels = comm.from_rank_zero(lambda: self._find_labels(split))
         if self.prompts is not None and not self._real_labels:

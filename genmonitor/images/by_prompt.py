@@ -147,9 +147,11 @@ def subset_by_prompt(
         progress: wraps what takes long.
     """
     source = real.compared
-    notes = source.notes()  # on every process, which opens the data
+    with comm.all_ranks_or_none():
+        notes = source.notes()  # on every process, which opens the data
     chosen = comm.from_rank_zero(lambda: choose_by_prompt(source, prompt_key, prompts, n, seed, progress))
-    subset = source.subset(chosen, shape)
+    with comm.all_ranks_or_none():
+        subset = source.subset(chosen, shape)
     if len(chosen) < n:
         notes += (
             f"only {len(chosen)} real images, equally many of each prompt, available for comparison with {n} generated "

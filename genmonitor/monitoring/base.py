@@ -172,18 +172,20 @@ class Monitor:
         self, real: ImageSet, model: SampledModel, comm: Collective, progress: Progress = no_progress
     ) -> None:
         """Fit the evaluator to real images and some samples, and say what it has to say."""
-        device = evaluation_device(self.evaluate_on, model.device, comm)
-        check_apart(self.evaluator, model.module, device, model.device)
-        first = range(min(PROBE, self.sampler.n_samples))
-        try:
-            probe = self.sampler.draw(model, first, progress)
-        except NotFiniteError:
-            if not self._resumed:
-                raise
-            # a run that goes on was configured well: its evaluations will tell that the generator has broken
-            probe = self.sampler.draw(model, first, progress, repair=True)
-        if not len(probe):  # nobody drew any yet: real ones stand for them
-            probe = real.compared.first(len(first)).to(model.device)
+        self._agree_on_settings(comm)
+        with comm.all_ranks_or_none():
+            device = evaluation_device(self.evaluate_on, model.device, comm)
+            check_apart(self.evaluator, model.module, device, model.device)
+            first = range(min(PROBE, self.sampler.n_samples))
+            try:
+                probe = self.sampler.draw(model, first, progress)
+            except NotFiniteError:
+                if not self._resumed:
+                    raise
+                # a run that goes on was configured well: its evaluations will tell that the generator has broken
+                probe = self.sampler.draw(model, first, progress, repair=True)
+            if not len(probe):  # nobody drew any yet: real ones stand for them
+                probe = real.compared.first(len(first)).to(model.device)
         with self.evaluator.threads():
             report = self.evaluator.fit(real, probe.to(device), comm, progress)
         for message in report.messages:
@@ -194,6 +196,20 @@ class Monitor:
             self.publisher.notes.add(note)
         if self.evaluator.needs_first_samples:
             self.evaluator.take_first_samples(self._samples(model, comm, progress), comm)
+
+    def _agree_on_settings(self, comm: Collective) -> None:
+        """Refuse other settings than those of process zero: they would measure a mixture, or wait for each other."""
+        metrics = list(self.evaluator.objects.get("extra_metrics") or ())
+        of_loop = {"sample_batch_size": self.sampler.batch_size, "on_error": self.failures.raises}
+        own = {"evaluator": type(self.evaluator).__name__, "extra_metrics": metrics, **of_loop}
+        own |= self.evaluator.comparable_settings() | self.sampler.settings()
+        first = comm.broadcast(own)
+        with comm.all_ranks_or_none():
+            if other := [name for name in {**own, **first} if own.get(name) != first.get(name)]:
+                raise ValueError(
+                    f"Expected the same settings on every process, but {', '.join(other)} of process {comm.rank} and "
+                    "process 0 differ. What is drawn at random, or taken from a set, needs a seed or an order."
+                )
 
     def _samples(
         self, model: SampledModel, comm: Collective, progress: Progress, draw: Callable[[], Samples] | None = None

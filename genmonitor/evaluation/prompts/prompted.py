@@ -15,7 +15,7 @@ from genmonitor._io import write_json
 from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.text import text_encoder
-from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.evaluator import Evaluator, agreed_signature
 from genmonitor.evaluation.prompts.groups import PromptGroups, PromptTracker
 from genmonitor.evaluation.results import EvaluationT, FitReport
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
@@ -119,13 +119,14 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
             probe: some generated images.
             comm: the processes that evaluate together.
         """
+        signature, other = agreed_signature(None if subset is None else subset.signature(), comm)
+        notes += other
         if subset is not None:
-            self._real_probe = first = subset.first(RANGED)
-            self._value_range = float(first.min()), float(first.max())
-            found = check_value_range(first, probe, self._resumed)
-            self._range.said, notes = bool(found), notes + found
-        # rank zero's, since a dataset may differ between processes: they must agree on whether to start over
-        signature = comm.broadcast(None if subset is None else subset.signature())
+            with comm.all_ranks_or_none():
+                self._real_probe = first = subset.first(RANGED)
+                self._value_range = float(first.min()), float(first.max())
+                found = check_value_range(first, probe, self._resumed)
+                self._range.said, notes = bool(found), notes + found
         comparable = signature is None or not self._data or self._data == signature
         if not comparable:
             self._start_over()

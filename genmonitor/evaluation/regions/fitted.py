@@ -53,15 +53,16 @@ class Fitted:
             comm: the processes that evaluate together.
         """
         compared = split.comparison
-        real = compared.read(comm.rank_indices(len(compared)))
+        with comm.all_ranks_or_none():
+            real = compared.read(comm.rank_indices(len(compared)))
+            # the first process may have no images where there are fewer than processes
+            nearest = _known(split.baseline, real) if comm.rank == 0 and len(real) else None
+            maps = finder.to_sites(real.to(probe.device))
         # the fingerprint is that of rank zero's images, the first of all
         origin = {"from": compared.name, "indices": compared.indices, "count": len(real), "sha256": fingerprint(real)}
-        with comm.all_ranks_or_none():  # the first process may have no images where there are fewer than processes
-            nearest = _known(split.baseline, real) if comm.rank == 0 and len(real) else None
-        real = real.to(probe.device)
         testable = min(len(compared), finder.settings.n_samples) >= MIN_SAMPLES
-        metrics = RegionMetrics(finder.compared(regions), finder.to_sites(real), testable)
-        return cls(regions, real, origin, metrics, nearest)
+        metrics = RegionMetrics(finder.compared(regions), maps, testable)
+        return cls(regions, real.to(probe.device), origin, metrics, nearest)
 
 
 class NearestImages(NamedTuple):
