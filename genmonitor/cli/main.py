@@ -85,8 +85,11 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name in words:  # the others' imports would take seconds
-            with show_progress("loading torch"):
-                module = importlib.import_module(f"genmonitor.cli.{name}")
+            try:
+                with show_progress("loading torch"):
+                    module = importlib.import_module(f"genmonitor.cli.{name}")
+            except ValueError as error:  # of a library's variable, such as MPLBACKEND
+                command.error(f"an environment variable or a settings file of a library is wrong: {error}")
             module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
         command.add_argument("--quiet", action="store_true", help="print the finding alone, and no progress")

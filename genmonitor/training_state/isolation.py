@@ -17,6 +17,13 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from genmonitor.training_state.rng import State, find_generators, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
+
+def _set_environment(before: dict[str, str]) -> None:
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
 ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
 BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.backends, ("fp32_precision",)),
@@ -25,6 +32,7 @@ BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
 )
 SETTINGS: tuple[State, ...] = (
     (os.getcwd, os.chdir),
+    (lambda: dict(os.environ), _set_environment),
     (np.geterr, lambda before: np.seterr(**before)),
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.get_default_device, torch.set_default_device),
@@ -38,7 +46,7 @@ SETTINGS: tuple[State, ...] = (
         for x in ATTENTION
     ),
 )
-"""How the working directory and each setting of NumPy's and torch's own is read and set."""
+"""How the working directory, the environment and each setting of NumPy's and torch's own is read and set."""
 
 
 @contextmanager
@@ -49,7 +57,7 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     in Lightning's validation loop. Restored are
 
     - the random states of torch (CPU, every CUDA device, MPS), numpy, python and the generators that the module holds;
-    - the working directory and NumPy's treatment of errors;
+    - the working directory, the environment and NumPy's treatment of errors;
     - torch's default dtype and device, number of threads, deterministic, anomaly, cuDNN and attention modes and float32
       precision;
     - every attribute of each submodule and of the plain objects and containers that it holds: its mode, a counter, a

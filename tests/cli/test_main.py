@@ -120,6 +120,15 @@ def test_a_reader_that_leaves_early_is_no_crash(tmp_path):
     assert running.returncode == 0
 
 
+def test_a_variable_that_a_library_refuses_is_wrong_input():
+    environment = os.environ | {"MPLBACKEND": "bogus"}
+    words = [sys.executable, "-m", "genmonitor", "compare", "a", "b"]
+    found = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert found.returncode == 2
+    assert "Traceback" not in found.stderr
+    assert "an environment variable or a settings file of a library is wrong: Key backend: 'bogus'" in found.stderr
+
+
 def test_python_m_is_the_command():
     asked = [[sys.executable, "-m", "genmonitor", *rest] for rest in (["--version"], ["comapre"])]
     version_of, wrong = (subprocess.run(words, capture_output=True, text=True) for words in asked)

@@ -116,6 +116,9 @@ def test_training_state_inside_is_eval_mode_without_gradients():
 
 CHANGES = {
     "working directory": (os.getcwd, os.chdir, os.path.realpath(os.sep)),
+    "variable added": (partial(os.environ.get, "ADDED"), partial(os.environ.__setitem__, "ADDED"), "1"),
+    "variable changed": (partial(os.environ.get, "PATH"), partial(os.environ.__setitem__, "PATH"), os.sep),
+    "variable removed": (partial(os.environ.get, "PATH"), lambda _: os.environ.pop("PATH"), None),
     "errors of NumPy": (np.geterr, lambda x: np.seterr(**x), dict.fromkeys(np.geterr(), "raise")),
     "dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
     "device": (torch.get_default_device, torch.set_default_device, torch.device("meta")),
