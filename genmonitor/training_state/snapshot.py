@@ -23,7 +23,7 @@ from mmap import mmap
 from multiprocessing.managers import DictProxy, ListProxy
 from pathlib import Path
 from threading import Thread
-from types import BuiltinMethodType, CodeType, FunctionType, MappingProxyType, MethodType
+from types import BuiltinMethodType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,8 @@ READ_ONLY = (
 """What holds things, and always the same ones."""
 MAX_ITEMS = 1000
 """Number of items up to which a container is looked through for others."""
+MAX_RECORDS = 100_000
+"""Number of items up to which the dictionaries and lists in a longer container are remembered."""
 MAX_BYTES = 2**28
 """Memory for copies of tensors and arrays that are no parameters and no buffers: 256 MiB."""
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -61,8 +63,11 @@ RESTARTED: tuple[Any, ...] = (
     *(type(iter(kind())) for kind in (list, tuple, str)),
     *(type(iter(range(size))) for size in (0, 2**70)),
     itertools.count,
+    np.random.SeedSequence,
 )
-"""Iterators of which a copy goes on alone."""
+"""Iterators, and what counts its children, of which a copy goes on alone."""
+ITERATING = ("builtins", "itertools", "numpy", "_collections", "_csv", "_struct", "array", "posix", "sqlite3")
+"""Modules in C whose iterators cannot start again."""
 CACHED = type(lru_cache(len))
 OURS = __name__.split(".")[0]
 STANDARD = ("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent")
@@ -236,12 +241,18 @@ class Snapshot:
         yield from ((kind.__name__, kind) for kind in type(thing).__mro__ if self._counts(kind))
 
     def _function(self, name: str, function: Any) -> Iterator[tuple[str, Any]]:
-        """Remember a function of the user's own: its closure, attributes and the global variables that it names."""
+        """Remember a function of the user's own: its closure, attributes and the global variables that it names.
+
+        Those of the user's modules that it names count too.
+        """
         if not _is_users_code(function.__module__):
             return
-        variables, named = function.__globals__, _names_in(function.__code__)
-        of_globals = replace(_Names.of(variables), read=lambda: {x: variables[x] for x in named if x in variables})
-        yield from self._bind(function.__module__, of_globals)
+        named = _names_in(function.__code__)
+        variables = _named_alone(function.__globals__, named)
+        yield from self._bind(function.__module__, variables)
+        for value in variables.read().values():
+            if isinstance(value, ModuleType) and _is_users_code(value.__name__):
+                yield from self._bind(value.__name__, _named_alone(vars(value), named))
         yield from self._bind(name, _Names.of(vars(function)))
         for cell in function.__closure__ or ():
             yield from self._bind(name, _of_slots(cell))
@@ -265,6 +276,10 @@ class Snapshot:
             self._entries.append(_Entry.of(name, state, _are_same))
             if len(items[0]) <= MAX_ITEMS:
                 yield from ((name, item) for item in chain(*items))
+            elif len(items[0]) <= MAX_RECORDS:
+                records = [item for item in items[-1] if type(item) in (dict, list)]
+                state = (lambda: [item.copy() for item in records]), partial(_refill_each, records)
+                self._entries.append(_Entry.of(name, state))
         elif issubclass(kind, READ_ONLY):
             yield from ((name, part) for part in parts_of(thing, MAX_ITEMS))
 
@@ -330,6 +345,10 @@ def _is_users_code(module: str | None) -> bool:
     return module == "__main__" or (file is not None and not set(Path(file).parts) & set(LIBRARIES))
 
 
+def _named_alone(namespace: dict[str, Any], named: set[str]) -> _Names:
+    return replace(_Names.of(namespace), read=lambda: {x: namespace[x] for x in named if x in namespace})
+
+
 def _names_in(code: CodeType) -> set[str]:
     """Return the global names that a function uses, and the functions inside it."""
     inside = (_names_in(part) for part in code.co_consts if isinstance(part, CodeType))
@@ -381,6 +400,12 @@ def _refill(kind: Any, container: Any, items: list[list[Any]]) -> None:
             kind.__setitem__(container, name, value)
     else:
         (kind.update if kind is set else kind.extend)(container, *items)
+
+
+def _refill_each(records: list[Any], items: list[Any]) -> None:
+    for record, before in zip(records, items, strict=True):
+        record.clear()
+        (record.update if type(record) is dict else record.extend)(before)
 
 
 # tensors and arrays
@@ -465,7 +490,7 @@ def _stand_in(name: str, value: Any) -> Any:
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, RESTARTED):
         return _going_on_alone(value, name)
-    if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools", "numpy"):
+    if isinstance(value, Iterator) and type(value).__module__ in ITERATING:
         return _UsedUp(name, type(value).__name__)
     return None
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets with a state of their own are, once a monitor has read them, as if it had not."""
 
+import csv
 import functools
 import io
 import itertools
@@ -14,6 +15,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from _helpers import modules
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, default_collate
 
 from genmonitor.images.image_set import ImageSet
@@ -265,6 +267,21 @@ def manager():
     return multiprocessing.get_context("spawn").Manager()
 
 
+def count_in_record(self, index):
+    self.kept[index]["n"] += 1
+    return self.kept[index]["n"]
+
+
+def append_to_record(self):
+    self.kept[7].append(1)
+    return len(self.kept[7])
+
+
+def count_elsewhere(self, index):
+    modules.CALLS = getattr(modules, "CALLS", 0) + 1
+    return modules.CALLS
+
+
 STATES = {
     "counter": dataset(int, add),
     "dict": dataset(dict, lambda self, index: cached(self.kept, index)),
@@ -307,6 +324,10 @@ STATES = {
     "column of pandas": dataset(lambda: pandas.Series([0.0, 1.0]), add_to_column),
     "slots": Slots,
     "position of a file": OpenFile,
+    "children of numpy's seed": dataset(np.random.SeedSequence, lambda self, index: self.kept.spawn(1)[0].spawn_key[0]),
+    "records of a long list": dataset(lambda: [{"n": 0} for _ in range(2000)], count_in_record),
+    "lists of a long dict": dataset(lambda: {i: [] for i in range(2000)}, lambda self, index: append_to_record(self)),
+    "variable of an imported module": dataset(int, count_elsewhere),
 }
 AROUND = {
     "alone": lambda data: data,
@@ -335,6 +356,7 @@ def clear():
     ClassCaches.cache.clear()
     ClassCounts.count = 0
     SHARED_FLIPS.seed(5)
+    modules.CALLS = 0
     for function in (load, MethodCaches.state, StaticCaches.draw):
         function.cache_clear()
 
@@ -462,6 +484,8 @@ ONCE = {
     "zip": lambda: (x for (x,) in zip([image(0)] * 50, strict=True)),
     "cycle": lambda: itertools.cycle([image(0)] * 50),
     "array's": lambda: np.zeros(50).flat,
+    "deque's": lambda: iter(deque([image(0)] * 50)),
+    "csv's": lambda: csv.reader(io.StringIO("0\n" * 50)),
 }
 
 
