@@ -183,7 +183,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             messages = (regions_found(self._regions),)
         with comm.all_ranks_or_none():
             self._extra.check(probe, first.to(probe.device), own=self._values.specs)
-        self._data = signature
+        self._data = signature or []
         self._real_labels = comm.from_rank_zero(lambda: self._find_labels(split))
         if self.prompts is not None and not self._real_labels:
             messages += (NO_LABELS,)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -48,6 +49,9 @@ SETTINGS: tuple[State, ...] = (
 )
 """How the working directory, the environment and each setting of NumPy's and torch's own is read and set."""
 
+HOOKED = ("torch.nn.modules.module", "torch.optim.optimizer")
+"""Modules with hooks of all networks and of all optimizers."""
+
 
 @contextmanager
 def preserve_training_state(module: nn.Module) -> Iterator[None]:
@@ -58,6 +62,7 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
     - the random states of torch (CPU, every CUDA device, MPS), numpy, python and the generators that the module holds;
     - the working directory, the environment and NumPy's treatment of errors;
+    - the hooks of all networks and of all optimizers;
     - torch's default dtype and device, number of threads, deterministic, anomaly, cuDNN and attention modes and float32
       precision;
     - every attribute of each submodule and of the plain objects and containers that it holds: its mode, a counter, a
@@ -88,6 +93,8 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     )
     snapshot.add_tensors(dict(module.named_parameters()), values=False)
     snapshot.add({**dict(module.named_buffers()), **{name: part for name, part in parts.items() if name not in lazy}})
+    hooks = {name: x for of in HOOKED for name, x in vars(sys.modules[of]).items() if name.startswith("_global_")}
+    snapshot.add({name: x for name, x in hooks.items() if isinstance(x, dict)})
     snapshot.add({f"generator {number}": x for number, x in enumerate(find_generators(module))})
     try:
         for part in module.modules():

@@ -278,8 +278,8 @@ class Snapshot:
                 yield from ((name, item) for item in chain(*items))
             elif len(items[0]) <= MAX_RECORDS:
                 records = [item for item in items[-1] if type(item) in (dict, list)]
-                state = (lambda: [item.copy() for item in records]), partial(_refill_each, records)
-                self._entries.append(_Entry.of(name, state))
+                copies = lambda: [item.copy() for item in records]
+                self._entries.append(_Entry.of(name, (copies, partial(_refill_each, records))))
         elif issubclass(kind, READ_ONLY):
             yield from ((name, part) for part in parts_of(thing, MAX_ITEMS))
 

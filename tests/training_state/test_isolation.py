@@ -20,6 +20,7 @@ import torch
 from _helpers.meta_tensor import MetaTensor, Returned
 from PIL import Image
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.quasirandom import SobolEngine
 from torchmetrics import MeanMetric
 
@@ -167,6 +168,27 @@ def test_settings_of_torch_come_back(name):
     assert get() == before
     assert torch.get_float32_matmul_precision() == "highest"  # which torch refuses to say where names are mixed
     torch.set_default_device(None)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        torch.nn.modules.module.register_module_forward_hook,
+        torch.nn.modules.module.register_module_forward_pre_hook,
+        torch.nn.modules.module.register_module_full_backward_hook,
+        torch.nn.modules.module.register_module_parameter_registration_hook,
+        register_optimizer_step_pre_hook,
+        register_optimizer_step_post_hook,
+    ],
+)
+def test_hooks_of_all_networks_and_optimizers_come_back(register):
+    calls = []
+    with preserve_training_state(nn.Linear(1, 1)):
+        register(lambda *_: calls.append(1))
+    module = nn.Linear(1, 1)
+    module(torch.ones(1)).backward()
+    torch.optim.SGD(module.parameters(), 1.0).step()
+    assert calls == []
 
 
 def test_accumulated_gradients_survive_a_backward_pass():
