@@ -278,8 +278,7 @@ class Snapshot:
                 yield from ((name, item) for item in chain(*items))
             elif len(items[0]) <= MAX_RECORDS:
                 records = [item for item in items[-1] if type(item) in (dict, list)]
-                copies = lambda: [item.copy() for item in records]
-                self._entries.append(_Entry.of(name, (copies, partial(_refill_each, records))))
+                self._entries.append(_Entry.of(name, (partial(_copies, records), partial(_refill_each, records))))
         elif issubclass(kind, READ_ONLY):
             yield from ((name, part) for part in parts_of(thing, MAX_ITEMS))
 
@@ -400,6 +399,10 @@ def _refill(kind: Any, container: Any, items: list[list[Any]]) -> None:
             kind.__setitem__(container, name, value)
     else:
         (kind.update if kind is set else kind.extend)(container, *items)
+
+
+def _copies(records: list[Any]) -> list[Any]:
+    return [record.copy() for record in records]
 
 
 def _refill_each(records: list[Any], items: list[Any]) -> None:
