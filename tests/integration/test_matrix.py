@@ -58,7 +58,7 @@ def count(record_property, outcome):
         record_property(f"matrix: scenarios {possible}", int(outcome == possible))
 
 
-@pytest.mark.parametrize(("name", "setting", "kind"), scenarios())
+@pytest.mark.parametrize(("name", "setting", "kind"), list(scenarios()))
 def test_module_under_a_trainer(tmp_path, name, setting, kind, record_property):
     shape, how = SHAPES[name], SETTINGS[setting]
     with warnings.catch_warnings():
