@@ -55,6 +55,7 @@ ROWS = {
             "**/test_sync.py",
             "test_distributed.py",
             "metrics/test_agreement.py",
+            "monitoring/test_agreement.py",
             "**/test_circumstances.py",
             "cli/test_processes.py",
         )
