@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 
 from genmonitor.callbacks.integration.checkpoints import fit_loop, has_averaged, read_checkpoint
 from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging, weight_averagings
-from genmonitor.monitoring.averages import has_begun
+from genmonitor.monitoring.averages import has_begun, values_exchanged
 
 Weights = Literal["auto", "raw", "averaged"]
 
@@ -94,37 +93,9 @@ def chosen_weights(
     if present == wanted:
         yield wanted
         return
-    with _values_of(average.module, pl_module):
+    sides = ([*module.parameters(), *module.buffers()] for module in (average.module, pl_module))
+    with values_exchanged(list(zip(*sides, strict=True))):
         yield wanted
-
-
-@contextmanager
-def _values_of(source: torch.nn.Module, target: torch.nn.Module) -> Iterator[None]:
-    """Have one module's values in another inside the block; afterwards both are what they were, to the last bit.
-
-    Values of one dtype change places, which takes no memory for a second set. Those of two, as where the average is
-    float32 and the trained module bfloat16, would be rounded on their way there and back, so the target gets copies.
-    """
-    sides = (itertools.chain(module.parameters(), module.buffers()) for module in (source, target))
-    pairs = list(zip(*sides, strict=True))
-    kept = [(y, y.detach().clone(), x) for x, y in pairs if x.dtype != y.dtype]
-    _swap(pairs)
-    for y, _, x in kept:
-        y.data.copy_(x.data)
-    try:
-        yield
-    finally:
-        _swap(pairs)
-        for y, own, _ in kept:
-            y.data.copy_(own)
-
-
-def _swap(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    for x, y in pairs:
-        if x.dtype == y.dtype:
-            given = x.detach().clone()
-            x.data.copy_(y.data)
-            y.data.copy_(given)
 
 
 def loaded_loops(trainer: pl.Trainer) -> dict[str, Any]:

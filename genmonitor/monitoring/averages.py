@@ -41,39 +41,54 @@ def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = p
     if ema is None:
         yield
         return
-    if all(hasattr(ema, method) for method in ("store", "copy_to", "restore", "shadow_params")):  # diffusers
-        parameters = list(_part_like(list(ema.shadow_params), module).parameters())
-        if not has_begun(ema):
-            warn(UNBEGUN.format(type(ema).__name__))
-            yield
-            return
-        ema.store(parameters)
-        try:
-            ema.copy_to(parameters)
-            yield
-        finally:
-            ema.restore(parameters)
-        return
     average = getattr(ema, "ema_model", getattr(ema, "module", None))  # ema_pytorch; timm and torch
-    if not isinstance(average, nn.Module):
+    is_network = isinstance(average, nn.Module)
+    if not is_network and not hasattr(ema, "shadow_params"):  # diffusers
         raise TypeError(
             "Expected `ema` to be diffusers' EMAModel, ema_pytorch's EMA, timm's ModelEmaV3 or torch's AveragedModel, "
             f"but got {type(ema).__name__}. Give the averaged module in place of the network instead."
         )
-    part = _part_like(list(average.parameters()), module)
+    weights = list(average.parameters() if is_network else ema.shadow_params)
+    part = _part_like(weights, module)
     if not has_begun(ema):
-        warn(UNBEGUN.format(type(ema).__name__))
+        warn(f"{type(ema).__name__} has averaged no weights yet, so the network's own are evaluated until it has")
         yield
         return
-    own = {name: value.clone() for name, value in part.state_dict().items()}
+    pairs = list(zip(weights, part.parameters(), strict=True))
+    if is_network:
+        pairs += zip(average.buffers(), part.buffers(), strict=True)
+    with values_exchanged(pairs):
+        yield
+
+
+@contextmanager
+def values_exchanged(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """Have the values of the first of each pair in the second inside the block; afterwards both are what they were.
+
+    Values of one dtype and device change places, which takes no memory for a second set. Others would be rounded on
+    their way there and back, as where the average is float32 and the network bfloat16: the second gets copies.
+
+    Args:
+        pairs: of tensors of one shape.
+    """
+    alike = [(x, y) for x, y in pairs if (x.dtype, x.device) == (y.dtype, y.device)]
+    copied = [(x, y, y.detach().clone()) for x, y in pairs if (x.dtype, x.device) != (y.dtype, y.device)]
+    _swap(alike)
+    for x, y, _ in copied:
+        y.data.copy_(x.data)
     try:
-        part.load_state_dict(average.state_dict())
         yield
     finally:
-        part.load_state_dict(own)
+        _swap(alike)
+        for _, y, own in copied:
+            y.data.copy_(own)
 
 
-UNBEGUN = "{} has averaged no weights yet, so the network's own are evaluated until it has"
+def _swap(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    for x, y in pairs:
+        value = x.detach().clone()
+        x.data.copy_(y.data)
+        y.data.copy_(value)
 
 
 def has_begun(ema: Any) -> bool:
