@@ -11,8 +11,6 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 
-WORST = 1e9
-
 
 class WatchedValues:
     """A monitor's values in `trainer.callback_metrics`, and nothing there of weights that no evaluation saw.
@@ -91,6 +89,6 @@ def _nothing(trainer: pl.Trainer, key: str) -> torch.Tensor:
     for stop in trainer.early_stopping_callbacks:
         if stop.monitor == key and stop.check_finite:
             limit = stop.divergence_threshold
-            worst = -WORST if stop.mode == "max" else WORST
+            worst = -1e9 if stop.mode == "max" else 1e9
             return torch.tensor(worst if limit is None else limit)
     return torch.tensor(math.nan)

@@ -18,8 +18,6 @@ from genmonitor._places import cluster_color, colorize
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAP_SIDE = 160
-"""Side of a map of regions in pixels of the page."""
 _CELL = "text-align:left;padding:1px 12px 1px 0;white-space:nowrap"
 
 
@@ -115,7 +113,7 @@ def map_html(labels: Tensor) -> str:
     from PIL import Image
 
     height, width = labels.shape
-    scale = MAP_SIDE / max(height, width)
+    scale = 160 / max(height, width)  # pixels of the page
     buffer = io.BytesIO()
     Image.fromarray((255 * colorize(labels.numpy(force=True))).round().astype(np.uint8)).save(buffer, format="png")
     size = f"width:{round(width * scale)}px;height:{round(height * scale)}px;image-rendering:pixelated"

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
     _Mask = NDArray[np.bool_]
 
-MAP_ROWS, MAP_COLUMNS = 8, 16
-"""Of a map of characters: these are about twice as high as wide."""
 WHOLE, MOST = 0.95, 0.8
 """Parts of something that count as all and as nearly all of it."""
-SPARSE = 0.4
-"""Part of its bounding box below which an area's size is its number of pixels."""
 _SYMBOLS = digits[1:] + ascii_lowercase
 # Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
 # deuteranopic and protanopic eyes. Figures print the cluster's number as well, so color never stands alone.
@@ -29,7 +25,6 @@ _PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
     *("#5B2A9D", "#4F5B00", "#C2188F", "#7A1F1F", "#8679FF", "#12306B"),
 )
-_CONSTANT = "#B4B4B4"
 
 
 def describe_place(inside: Tensor) -> str:
@@ -77,7 +72,7 @@ def describe_area(inside: Tensor) -> str:
     high, wide = np.ptp(rows) + 1, np.ptp(columns) + 1
     h, w = mask.shape
     no_box = " and " in place or place.startswith("scattered") or (high, wide) == (h, w)
-    if no_box or mask.sum() < SPARSE * high * wide:
+    if no_box or mask.sum() < 0.4 * high * wide:
         return f"{place}, {mask.sum()} px"
     if len(place.split()) == 2 and {0, h - 1} & {*rows} and {0, w - 1} & {*columns}:
         place += " corner" * (place.split()[0] in ("upper", "lower") and place.split()[1] in ("left", "right"))
@@ -96,8 +91,8 @@ def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
         ['1122', '11..']
     """
     h, w = labels.shape
-    rows = min(MAP_ROWS, h)
-    columns = max(1, min(MAP_COLUMNS, round(2 * rows * w / h)))
+    rows = min(8, h)
+    columns = max(1, min(16, round(2 * rows * w / h)))  # characters are about twice as high as wide
     return ["".join(symbol_of(label, encoding) for label in row) for row in coarse_labels(labels, rows, columns)]
 
 
@@ -220,7 +215,7 @@ def cluster_color(label: int) -> str:
     >>> cluster_color(0), cluster_color(1), cluster_color(13) == cluster_color(1)
     ('#B4B4B4', '#0072B2', True)
     """
-    return _PALETTE[(label - 1) % len(_PALETTE)] if label else _CONSTANT
+    return _PALETTE[(label - 1) % len(_PALETTE)] if label else "#B4B4B4"
 
 
 def colorize(labels: NDArray[Any]) -> NDArray[Any]:

@@ -10,18 +10,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 
-Told = Callable[[], bool]
-
 
 class StopEvaluation(BaseException):
     """The training was told to stop. No Exception: what skips a failed part must let it pass."""
 
 
-_asked: ContextVar[tuple[Told, bool] | None] = ContextVar("asked", default=None)
+_asked: ContextVar[tuple[Callable[[], bool], bool] | None] = ContextVar("asked", default=None)
 
 
 @contextmanager
-def stops_when(told: Told, *, alone: bool = True) -> Iterator[None]:
+def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None]:
     """Leave the block once the training was told to stop: at SIGTERM at once, else at the next `check_stop`.
 
     What the block changes must be put back outside of it, as after a KeyboardInterrupt.

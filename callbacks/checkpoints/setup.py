@@ -27,15 +27,6 @@ from genmonitor.callbacks.base import GenerativeMonitor, monitors
 RETURNS = "(trainer, module, data), (module, data) or (module, data, monitor)"
 SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor."
 
-TAKEN_OVER = (
-    *("precision", "limit_train_batches", "limit_val_batches", "overfit_batches", "val_check_interval"),
-    *("check_val_every_n_epoch", "accumulate_grad_batches", "max_epochs", "max_steps"),
-)
-"""What an evaluation may depend on of the Trainer that trained."""
-
-LOGGERS = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
-KINDS = ("cpu", "cuda", "mps")
-
 
 @dataclass(frozen=True)
 class Setup:
@@ -156,12 +147,14 @@ def run_at_start(
 
 
 def settings_of(trainer: Trainer | None) -> dict[str, Any]:
-    """Return what `run_at_start` should take over of the Trainer that trained, if it is known."""
+    """Return what an evaluation may depend on of the Trainer that trained, if it is known."""
     if trainer is None:
         return {}
-    found = {name: getattr(trainer, name) for name in TAKEN_OVER}
+    limits = ("limit_train_batches", "limit_val_batches", "overfit_batches", "max_epochs", "max_steps")
+    steps = ("val_check_interval", "check_val_every_n_epoch", "accumulate_grad_batches", "precision")
+    found = {name: getattr(trainer, name) for name in (*limits, *steps)}
     kind = type(trainer.accelerator).__name__.removesuffix("Accelerator").lower()
-    known = {"accelerator": kind} if kind in KINDS else {}
+    known = {"accelerator": kind} if kind in ("cpu", "cuda", "mps") else {}
     return {name: value for name, value in found.items() if value is not None} | known
 
 
@@ -192,7 +185,8 @@ def placed(device: str | None) -> dict[str, Any]:
 @contextmanager
 def without_advice() -> Iterator[None]:
     """Keep Lightning from telling about a training that does not take place."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
+    names = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in levels:
         logger.setLevel(logging.WARNING)
     try:

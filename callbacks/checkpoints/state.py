@@ -15,8 +15,6 @@ from genmonitor.callbacks.integration.checkpoints import Checkpoint, find_files,
 from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings, reading_state
 from genmonitor.report.run import read_run
 
-FILE = "sweep.pt"
-
 
 class SweepState:
     """The moments that were evaluated, and the monitors as they were after the last.
@@ -33,7 +31,7 @@ class SweepState:
     """
 
     def __init__(self, folder: Path, monitors: Sequence[GenerativeMonitor]) -> None:
-        self._path, self._monitors = folder / FILE, monitors
+        self._path, self._monitors = folder / "sweep.pt", monitors
         self.moments: list[int] = []
         if self._path.is_file():
             self._load()

@@ -17,9 +17,6 @@ from lightning.pytorch.callbacks import Callback
 from genmonitor.callbacks.integration.compat import TrainingProgress, at_progress, progress_in
 from genmonitor.evaluation.evaluator import reading_state
 
-ENDING = ".ckpt"
-FOLDER = "checkpoints"
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -84,7 +81,7 @@ def has_averaged(saved: dict[str, Any]) -> bool:
 
 def find_files(places: Sequence[Path]) -> list[Path]:
     """Return the checkpoints among these files and below these folders, in the order of their names."""
-    found = {path for place in places for path in (place.rglob(f"*{ENDING}") if place.is_dir() else [place])}
+    found = {path for place in places for path in (place.rglob("*.ckpt") if place.is_dir() else [place])}
     return sorted(path for path in found if not path.name.startswith("."))
 
 
@@ -104,8 +101,8 @@ def run_of(places: Sequence[Path]) -> Path:
         >>> str(run_of([Path("run")])), str(run_of([Path("run/checkpoints/epoch=1.ckpt")]))
         ('run', 'run')
     """
-    place = places[0] if places[0].suffix != ENDING else places[0].parent
-    return place.parent if place.name == FOLDER else place
+    place = places[0] if places[0].suffix != ".ckpt" else places[0].parent
+    return place.parent if place.name == "checkpoints" else place
 
 
 class WeightAveraging(Callback):

@@ -20,9 +20,6 @@ from genmonitor.distributed import Collective
 from genmonitor.images.image_set import ImageKey, ImageSet, sampled_indices
 from genmonitor.images.streams import streams_taken
 
-Loaders = tuple[Any, Any]
-"""A training loader, and a validation loader or None."""
-
 
 def reference_images(
     trainer: pl.Trainer,
@@ -138,7 +135,7 @@ def batch_size(batch: Any) -> int:
     return next(filter(None, map(batch_size, parts)), 0)
 
 
-def check_split(used: Loaders, given: Loaders | None, comm: Collective) -> None:
+def check_split(used: tuple[Any, Any], given: tuple[Any, ...] | None, comm: Collective) -> None:
     """Refuse loaders that yield each other's images, or others on each process; every process calls it.
 
     With several processes Lightning gives each loader a DistributedSampler. One around the loader's own `sampler` keeps
@@ -146,7 +143,7 @@ def check_split(used: Loaders, given: Loaders | None, comm: Collective) -> None:
     dataset.
 
     Args:
-        used: what the training really runs.
+        used: the training loader that really runs, and the validation loader or None.
         given: the same as the user gave them; None where nobody kept them.
         comm: the processes that train together.
 
@@ -158,9 +155,10 @@ def check_split(used: Loaders, given: Loaders | None, comm: Collective) -> None:
     dataset = getattr(training, "dataset", None)
     if dataset is getattr(validation, "dataset", None) and dataset is not None:
         whole = _yield_everything(used)
+        which = " and ".join(name for name, all_of in zip(("training", "validation"), whole, strict=True) if all_of)
         if any(whole) and (given is None or _yield_everything(given) != whole):
             raise ValueError(
-                f"Expected validation images that are not trained on, but with several processes {_which(whole)} data "
+                f"Expected validation images that are not trained on, but with several processes {which} data "
                 f"are all {len(dataset)} images of the {type(dataset).__name__} from which both come: Lightning "
                 "replaces the sampler in a `batch_sampler`. Make the split by `sampler=` or by Subset, or give "
                 "`real_images=`."
@@ -174,9 +172,5 @@ def check_split(used: Loaders, given: Loaders | None, comm: Collective) -> None:
             )
 
 
-def _yield_everything(loaders: Loaders) -> list[bool]:
+def _yield_everything(loaders: tuple[Any, ...]) -> list[bool]:
     return [sampled_indices(loader) is None for loader in loaders]
-
-
-def _which(whole: list[bool]) -> str:
-    return "training and validation" if all(whole) else "training" if whole[0] else "validation"

@@ -29,8 +29,6 @@ from genmonitor.images.split import chosen_patch_size, evenly_spread, image_budg
 from genmonitor.plotting import pixel_clusters as plots
 from genmonitor.report.folder import RunFolder
 
-MIN_IMAGES = 4
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -55,8 +53,8 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
         of = RegionSettings.of(**given_settings(args, RegionSettings))
         check_patches("images", given.read([0]), of.patch_size or chosen_patch_size(given.shape))
         images = given.read(evenly_spread(len(given), args.n_images or image_budget(given.shape, of.patch_size)))
-    if len(images) < MIN_IMAGES:
-        raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
+    if len(images) < 4:
+        raise ValueError(f"Expected at least 4 images, but {args.images} holds {len(images)}.")
     kernel = of.kernel.resolved(images.flatten(1))
     images = images.to(default_device())
     with show_progress("finding the regions") as progress:

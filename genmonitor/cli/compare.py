@@ -35,11 +35,6 @@ from genmonitor.report.folder import RunFolder
 from genmonitor.report.page import WHICH_IS_CLOSER
 
 PREFIX = "cms"
-OFFERED = (
-    *("partition", "n_clusters", "n_cluster_images", "linkage", "batch_estimator", "patch_size", "block_size"),
-    *("n_samples", "aligned", "seed"),
-)
-"""Settings that are options; of the others one comparison has no use, or they are no words."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--real-labels", metavar="LABELS", type=nonempty, help="classes of the images of REAL (default: --labels)")
     add("--train", metavar="TRAIN", type=nonempty, help="training images of the generator, to look for copies of them")
-    add_settings(parser, RegionSettings, *OFFERED)
+    # of the other settings one comparison has no use, or they are no words
+    add_settings(parser, RegionSettings, "partition", "n_clusters", "n_cluster_images", "linkage", "batch_estimator")
+    add_settings(parser, RegionSettings, "patch_size", "block_size", "n_samples", "aligned", "seed")
     add_folder_arguments(parser)
     add(
         "--fail-if",

@@ -44,9 +44,7 @@ from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
 from genmonitor.plotting.style import Drawing
 
-NAME = "disagreement"
-MAX_PROMPTS, SHOWN_PER_MODE = 20, 3
-BASELINE_DRAWS, CHANCE = 9, "(chance)"
+NAME, CHANCE = "disagreement", "(chance)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +153,7 @@ def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Promp
         DisagreementSettings.of(**of),
         prompt_encoder=encoder,
         batch_size=args.batch_size,
-        baseline_draws=BASELINE_DRAWS,
+        baseline_draws=9,
         prefix=NAME,
     )
 
@@ -182,7 +180,7 @@ def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows
             if prompts is not None:
                 row["prompts"] = [cut(prompt, 40) for prompt, _ in most_of(mode.prompts)]
             for name, side, chosen in zip(names, sets, (mode.samples, mode.reference_samples), strict=True):
-                row[name] = [side.label(number) for number in chosen[:SHOWN_PER_MODE]]
+                row[name] = [side.label(number) for number in chosen[:3]]
             rows.append(row)
     return rows
 
@@ -195,7 +193,7 @@ def _prompt_rows(found: Disagreement) -> list[dict[str, Any]]:
             "share": f"{100 * share:.0f} %",
             "p": format_p(found.prompt_p[prompt]) if prompt in found.prompt_p else "",
         }
-        for prompt, share in found.changed[:MAX_PROMPTS]
+        for prompt, share in found.changed[:20]
         if share >= LEAST
     ]
 

@@ -35,7 +35,7 @@ from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.style import Drawing
 
-NAME, SHOWN_PER_END = "diversity", 3
+NAME = "diversity"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,6 +156,6 @@ def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | N
         one, other = ends[: len(ends) // 2], ends[len(ends) // 2 :][::-1]
         mode: dict[str, Any] = {"mode": number + 1, "share": f"{100 * found.shares[number]:.0f} %"}
         for name, end in (("one end", one), ("the other end", other)):
-            mode[name] = [outputs.label(row, named) for row in end[:SHOWN_PER_END]]
+            mode[name] = [outputs.label(row, named) for row in end[:3]]
         modes.append(mode)
     return modes

@@ -38,7 +38,6 @@ COMMANDS = {
     "report": "write the report.html of a run again, or merge several runs into one",
 }
 SHARED = ("compare", "diversity", "disagreement", "w1kp", "sweep")
-DISTRIBUTED = "share the work with the other processes that torchrun or Slurm's srun started (default: one process)"
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor compare photos/ new_model/ old_model/ --size 64
@@ -94,7 +93,8 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
         command.add_argument("--json", action="store_true", help="print the result as JSON")
         command.add_argument("--quiet", action="store_true", help="print the finding alone, and no progress")
         if name in SHARED:
-            command.add_argument("--distributed", action="store_true", help=DISTRIBUTED)
+            text = "share the work with the processes that torchrun or Slurm's srun started (default: one process)"
+            command.add_argument("--distributed", action="store_true", help=text)
     args, unknown = parser.parse_known_args(words)
     if unknown:
         command = commands.choices[args.command]

@@ -33,9 +33,6 @@ TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "MASTER_ADDR", "MASTER_PORT")
 TOLD_AFTER, JOINED_WITHIN = 5.0, timedelta(minutes=2)
 """Seconds after which a process says that it waits, and time after which it gives up."""
-PATIENCE = timedelta(days=1)
-"""Time that a process waits for a result of the others, of which the first one writes alone; a death is noticed at
-once."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,8 @@ def _joined(words: Sequence[str]) -> Iterator[Group]:
         yield Group()
         return
     store = _meet(rank, size, words)
-    dist.init_process_group(store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    # the first process writes alone, while the others wait; a death is noticed at once
+    dist.init_process_group(store=store, rank=rank, world_size=size, timeout=timedelta(days=1))
     try:
         yield Group(rank, store)
     finally:

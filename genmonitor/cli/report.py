@@ -18,8 +18,6 @@ from genmonitor.report.files import FOLDER, RUN, own_files
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import MonitorRun, read_run
 
-SAME = ("monitor", "settings", "seed", "n_samples", "prompts", "linkage", "weights", "module", "data")
-"""What runs that are merged must agree on, besides the regions and the real images."""
 NOTE = "Separate runs made these evaluations: alerts, and changes since the best evaluation, are those of each run."
 
 
@@ -87,7 +85,8 @@ def _check_same(one: tuple[Path, MonitorRun], other: tuple[Path, MonitorRun]) ->
     steps = [{record["step"] for record in run.records} for run in runs]
     if twice := steps[0] & steps[1]:
         raise ValueError(f"Expected each step once, but {where} both evaluated step {min(twice):g}. Leave one out.")
-    held = [{name: run.manifest.get(name) for name in SAME} | {"partition": run.partition} for run in runs]
+    names = ("monitor", "settings", "seed", "n_samples", "prompts", "linkage", "weights", "module", "data")
+    held = [{name: run.manifest.get(name) for name in names} | {"partition": run.partition} for run in runs]
     for of_run, (folder, run) in zip(held, (one, other), strict=True):
         real = read_json(folder / str(run.fixed.get("real")))
         of_run["real"] = [real.get(name) for name in ("from", "indices")] if isinstance(real, dict) else []

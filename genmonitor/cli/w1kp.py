@@ -31,8 +31,6 @@ from genmonitor.images.prompts import Prompts
 from genmonitor.plotting.diversity import least_varied
 
 NAME = "w1kp"
-DRAWN, SHOWN = 5, 6
-"""Least varied prompts that are drawn, and images of each."""
 SPECS = (
     ValueSpec(
         "w1kp", "how alike two outputs of one prompt are, in [0, 1], averaged over prompts: higher is less varied"
@@ -176,8 +174,8 @@ def _figures(
     if outputs.images is None:
         return {}
     drawn = []
-    for row in rows[:DRAWN]:
-        mine = [i for i, prompt in enumerate(prompts.values) if str(prompt) == row.prompt][:SHOWN]
+    for row in rows[:5]:
+        mine = [i for i, prompt in enumerate(prompts.values) if str(prompt) == row.prompt][:6]
         good_for = f"good for {row.reusability} of {min(row.outputs, REUSED)} images"
         remark = f"{row.level} similarity\n{good_for}" if calibrated else ""
         drawn.append((str(row.prompt), row.w1kp, remark, outputs.images.read(mine)))

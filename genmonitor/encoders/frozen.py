@@ -20,10 +20,6 @@ from genmonitor._validation import check_callable, check_features
 from genmonitor.training_state.isolation import preserve_training_state
 
 Encoder = nn.Module | Callable[[Any], Tensor]
-_HINT = ' A published one needs the images\' range: genmonitor.encoders.image_encoder("dinov2", value_range=(-1, 1)).'
-
-WORD = r"(?u)\b\w+\b"
-"""Words of a single character count too, unlike by default in scikit-learn: prompts may differ in nothing else."""
 
 
 def check_not_shared(name: str, encoder: nn.Module, generator: nn.Module) -> None:
@@ -89,13 +85,12 @@ class FrozenEncoder:
 
     def __init__(self, name: str, encoder: Encoder, batch_size: int) -> None:
         if not callable(encoder):
+            hint = ' Make a published one by genmonitor.encoders.image_encoder("dinov2", value_range=(-1, 1)).'
             raise TypeError(
                 f"Expected `{name}` to be a callable or Module from a batch to features [n, d], "
-                f"but got {type(encoder).__name__}.{_HINT if isinstance(encoder, str) else ''}"
+                f"but got {type(encoder).__name__}.{hint if isinstance(encoder, str) else ''}"
             )
-        self.name = name
-        self.encoder = encoder
-        self.batch_size = batch_size
+        self.name, self.encoder, self.batch_size = name, encoder, batch_size
 
     def freeze(self, device: torch.device) -> None:
         """Freeze a Module and move it to a device.
@@ -244,7 +239,8 @@ class TfIdf:
             raise ModuleNotFoundError(
                 'TF-IDF needs scikit-learn, which is not installed. Run: pip install "genmonitor[demo]"'
             ) from error
-        self._vectorizer = TfidfVectorizer(max_features=3000, token_pattern=WORD).fit(corpus)
+        # words of one character count too: prompts may differ in nothing else
+        self._vectorizer = TfidfVectorizer(max_features=3000, token_pattern=r"(?u)\b\w+\b").fit(corpus)
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Encode texts."""

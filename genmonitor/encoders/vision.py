@@ -16,9 +16,6 @@ from torch.nn.functional import interpolate, normalize
 from genmonitor._validation import check_bool, check_one_of
 from genmonitor.encoders.hub import DREAMSIM_PARTS, IMAGE_MODELS, check_range, import_transformers, load_local
 
-BICUBIC = 3
-INTERPOLATION = {2: "bilinear", BICUBIC: "bicubic"}
-"""By Pillow's numbers, which preprocessors use."""
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 OPENAI = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
 
@@ -113,7 +110,8 @@ class ImageFeatures(nn.Module):
         crops = "shortest_edge" in size
         self.side = center["height"] if crops else size["height"]
         self.short_side = size["shortest_edge"] if crops and crop else None  # None: the whole image becomes a square
-        self.interpolation, self.value_range = INTERPOLATION[int(preprocessor.resample)], value_range
+        by_number = {2: "bilinear", 3: "bicubic"}  # Pillow's
+        self.interpolation, self.value_range = by_number[int(preprocessor.resample)], value_range
         self.register_buffer("mean", torch.tensor(preprocessor.image_mean)[:, None, None])
         self.register_buffer("std", torch.tensor(preprocessor.image_std)[:, None, None])
 
@@ -218,7 +216,7 @@ def _load(transformers: Any, name: str, folder: str | Path | None) -> Any:
 def _features(model: Any, name: str, value_range: tuple[float, float]) -> ImageFeatures:
     """Return the features that DreamSim uses: DINO's last class token, before its norm, and CLIP's embedding."""
     side, moments = model.config.image_size, IMAGENET if name == "dino" else OPENAI
-    preprocessor = SimpleNamespace(size={"height": side, "width": side}, crop_size=None, resample=BICUBIC, **moments)
+    preprocessor = SimpleNamespace(size={"height": side, "width": side}, crop_size=None, resample=3, **moments)
     if name == "dino":
         model.layernorm, model.pooler = nn.Identity(), _FirstToken()
         return ImageFeatures(model, nn.Identity(), model.config.hidden_size, preprocessor, value_range)

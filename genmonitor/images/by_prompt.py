@@ -16,8 +16,6 @@ from genmonitor.images.image_set import READ_BATCH, ImageSet, describe_batch, lo
 from genmonitor.images.prompts import Prompts
 
 PromptKey = str | int | Callable[[Any], Any] | None
-LABEL_NAMES = ("label", "labels", "class", "target")
-TEXT_NAMES = ("prompt", "prompts", "caption", "captions", "text", "texts")
 MAX_READ = 50_000
 """Items that are looked through for the prompts: more would keep the training waiting."""
 
@@ -46,7 +44,9 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
     if key is not None:
         found = look_up(batch, key, "prompt_key", "prompts")
     elif isinstance(batch, Mapping):
-        found = next((batch[name] for name in (LABEL_NAMES if labels else TEXT_NAMES) if name in batch), None)
+        texts = ("prompt", "prompts", "caption", "captions", "text", "texts")
+        names = ("label", "labels", "class", "target") if labels else texts
+        found = next((batch[name] for name in names if name in batch), None)
     elif isinstance(batch, Sequence):
         found = next((part for part in batch if _are_prompts(part, labels)), None)
     if not _are_prompts(found, labels):

@@ -24,16 +24,9 @@ from genmonitor.training_state.data import found_generators, preserve_data
 from genmonitor.training_state.rng import preserve_rng, seed_generators
 
 ImageKey = str | int | Callable[[Any], Tensor] | None
-NAMES = ("image", "images", "pixel_values")
 READ_BATCH = 128
-BATCH_BYTES = 33 * 2**20
-SOME_VALUES = 2**22
-"""Values of the images that tell the range of a set: 16 MiB."""
 MAX_HELD = 2**26
 """Bytes up to which the images of a set are kept once all are read: 64 MiB."""
-SIGNED = 16
-"""Images that tell a set from others."""
-MAX_PERMUTED = 1_000_000
 READ_TWICE = 32
 """Images that are read twice: a flip of one in ten goes unnoticed in one of 500 datasets."""
 AGAINST_TRAINING = (
@@ -213,7 +206,7 @@ class ImageSet:
             progress: wraps the batches.
         """
         if size is None:
-            size = READ_BATCH if len(indices) <= READ_BATCH else BATCH_BYTES // (4 * math.prod(self.shape)) + 1
+            size = READ_BATCH if len(indices) <= READ_BATCH else 33 * 2**20 // (4 * math.prod(self.shape)) + 1
         shape, places = None, iter(range(0, len(indices), size))
         name = self.name.strip("`") if self.name.startswith("`") else f"images of {self.name}"
         try:
@@ -247,12 +240,12 @@ class ImageSet:
         return self.read(range(min(n, len(self))))
 
     def some(self) -> Tensor:
-        """Read images that are evenly spread over all, as many as a few megabytes hold: they tell the value range."""
-        return self.read(range(0, len(self), -(-len(self) * math.prod(self.shape) // SOME_VALUES)))
+        """Read images that are evenly spread over all, as many as 16 MiB hold: they tell the value range."""
+        return self.read(range(0, len(self), -(-len(self) * math.prod(self.shape) // 2**22)))
 
     def signature(self) -> list[float]:
         """Return numbers that differ for other images."""
-        return [float(len(self.dataset)), float(self.first(SIGNED).double().sum())]  # type: ignore[arg-type]
+        return [float(len(self.dataset)), float(self.first(16).double().sum())]  # type: ignore[arg-type]
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know of where they come from."""
@@ -296,7 +289,7 @@ def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
 
     A permutation of all indices of a set of many millions would take seconds and gigabytes.
     """
-    if n <= MAX_PERMUTED:
+    if n <= 1_000_000:
         return torch.randperm(n, generator=generator)
     some = torch.randint(n, (2 * wanted,), generator=generator).unique()
     return some[torch.randperm(len(some), generator=generator)]
@@ -382,7 +375,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     elif isinstance(batch, Tensor):
         found = batch
     elif isinstance(batch, Mapping):
-        found = next((batch[name] for name in NAMES if name in batch), None)
+        found = next((batch[name] for name in ("image", "images", "pixel_values") if name in batch), None)
         tensors = _like_images(batch.values())
         found = tensors[0] if found is None and len(tensors) == 1 else found
     elif isinstance(batch, Sequence):

@@ -11,9 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-WRAPPERS = ("DistributedDataParallel", "_FabricModule")
-"""Modules around the user's own, in which a forward pass may wait for the other processes."""
-
 GENERATORS = ("generator", "netG", "G", "gen", "decoder")
 """Names under which public training scripts keep the network that turns noise into images."""
 
@@ -75,8 +72,8 @@ class SampledModel:
 
 
 def _inside(module: nn.Module) -> nn.Module:
-    """Return the module that Fabric or DistributedDataParallel were given."""
-    while type(module).__name__ in WRAPPERS:
+    """Return the module that Fabric or DistributedDataParallel were given, whose forward passes may wait for others."""
+    while type(module).__name__ in ("DistributedDataParallel", "_FabricModule"):
         module = module.module  # type: ignore[assignment]
     return module
 

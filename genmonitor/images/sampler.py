@@ -27,11 +27,6 @@ from genmonitor.training_state.sharding import gather, sharded_parts
 SampleFn = Callable[[Any, int], Tensor]
 ALONE = 2
 """Samples that are drawn again in a batch of their own."""
-SAME_SAMPLE = 0.05
-"""Two draws are of one sample if they differ by less than so much of the pixels' standard deviation: low precision and
-long chains of steps make more of rounding."""
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
-"""What CUDA and MPS, the CPU's allocator, and cuDNN say."""
 PromptedSampleFn = Callable[[Any, Any], Tensor]
 
 
@@ -135,7 +130,8 @@ class Sampler:
             return ()
         alone = self.draw(model, range(1, 1 + ALONE))
         difference = float((alone - probe[1 : 1 + ALONE]).abs().mean())
-        if difference <= SAME_SAMPLE * float(probe.std()):
+        # low precision and long chains of steps make more of rounding
+        if difference <= 0.05 * float(probe.std()):
             return ()
         return (
             "samples depend on the batch that they are drawn in, so values change with `sample_batch_size` and the "
@@ -281,7 +277,9 @@ def is_out_of_memory(error: Exception) -> bool:
         >>> is_out_of_memory(RuntimeError("MPS backend out of memory"))
         True
     """
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in OUT_OF_MEMORY)
+    # of CUDA and MPS, of the CPU's allocator, and of cuDNN
+    signs = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
 
 
 def free_memory() -> None:

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-Fill = Callable[..., Any]
-
 
 class SeededRows(TorchFunctionMode):
     """Let row i of every random tensor of n rows come from generator i, inside a `with` block.
@@ -73,7 +71,7 @@ def _integers(row: Tensor, own: torch.Generator, /, *args: Any, low: Any = 0, hi
     row.random_(start, stop, generator=own)
 
 
-def _in_place(name: str) -> Fill:
+def _in_place(name: str) -> Callable[..., Any]:
     def fill(row: Tensor, own: torch.Generator, _: Tensor, /, *args: Any, **kwargs: Any) -> None:
         getattr(row, name)(*args, **(kwargs | {"generator": own}))
 
@@ -84,7 +82,7 @@ def _scaled(standard: Tensor, mean: Any = 0.0, std: Any = 1.0, *args: Any, **kwa
     return mean + std * standard
 
 
-FILLS: dict[Any, Fill] = {
+FILLS: dict[Any, Callable[..., Any]] = {
     torch.randn: _standard_normal,
     torch.randn_like: _standard_normal,
     torch.normal: _standard_normal,

@@ -12,14 +12,10 @@ from genmonitor.images.image_set import ImageSet, random_order
 
 DRAWS = 20
 """Draws of real images that make the baseline."""
-MAX_IMAGES, LEAST_IMAGES = 5000, 1000
-"""Upper and lower bound of the images that regions are found in, as far as there are so many."""
-USUAL_BYTES, MOST_BYTES = 2**28, 2**30
-"""Of these images, in float32: more than 256 MiB only for the lower bound, and never more than 1 GiB."""
-MAX_SITES, LEAST_SITES = 64**2, 16**2
-"""Of larger images, so many sites of patches."""
-MAX_WORK = 1.5e11
-"""Products of values of two sites in an image, over all images and pairs of sites: about half a minute on one core."""
+MAX_IMAGES = 5000
+"""Images that regions are found in."""
+MAX_SITES = 64**2
+"""Sites of larger images, which are patches."""
 
 
 class RealSplit(NamedTuple):
@@ -118,8 +114,9 @@ def image_budget(shape: tuple[int, ...], patch_size: int | None = None) -> int:
         [5000, 2980, 1365, 1000, 341]
     """
     size = 4 * math.prod(shape)
-    affordable = min(USUAL_BYTES // size, MAX_WORK / cka_work(1, shape, patch_size))
-    return int(min(MAX_IMAGES, max(affordable, min(LEAST_IMAGES, MOST_BYTES // size))))
+    # 256 MiB, and about half a minute on one core; for 1000 images up to 1 GiB
+    affordable = min(2**28 // size, 1.5e11 / cka_work(1, shape, patch_size))
+    return int(min(MAX_IMAGES, max(affordable, min(1000, 2**30 // size))))
 
 
 def chosen_patch_size(shape: tuple[int, ...]) -> int:
@@ -136,7 +133,7 @@ def chosen_patch_size(shape: tuple[int, ...]) -> int:
     if height * width <= MAX_SITES:
         return 1
     for side in range(2, min(height, width) + 1):
-        if not height % side and not width % side and LEAST_SITES <= height * width / side**2 <= MAX_SITES:
+        if not height % side and not width % side and 256 <= height * width / side**2 <= MAX_SITES:
             return side
     raise ValueError(
         f"Expected images whose height and width have a common divisor that leaves 256 to 4096 sites, but got "

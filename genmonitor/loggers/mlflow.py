@@ -13,8 +13,6 @@ from genmonitor.report.files import file_stem
 
 FOLDER = "genmonitor"
 """Folder of the artifacts."""
-MAX_PARAM = 500
-"""Characters of a parameter that every MLflow takes."""
 
 
 class MLflowBackend(Backend):
@@ -44,7 +42,8 @@ class MLflowBackend(Backend):
     def log_settings(self, prefix: str, settings: Mapping[str, Any]) -> None:
         """Set a parameter of the run for each."""
         for name, value in settings.items():
-            self.experiment.log_param(self.logger.run_id, f"{prefix}/{name}", str(value)[:MAX_PARAM])
+            # no MLflow refuses a parameter of 500 characters
+            self.experiment.log_param(self.logger.run_id, f"{prefix}/{name}", str(value)[:500])
 
     def log_page(self, page: Path, step: int, last: bool = False) -> None:
         """Log the report as an artifact, in the folder of the figures, where it replaces the one before."""

@@ -18,9 +18,6 @@ from genmonitor.loggers.backend import Backend
 
 STEP = "trainer/global_step"
 """What Lightning's W&B logger logs with every scalar. wandb's own step is never given: it must not go backwards."""
-REPORT = "genmonitor/report"
-"""The key of the page, one for all monitors."""
-_MAX_TITLE = 63  # wandb refuses longer titles of alerts
 _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # the step of a run's open row, which its monitors share
 
 
@@ -85,7 +82,7 @@ class WandbBackend(Backend):
 
     def log_alert(self, alert: Alert, step: int) -> None:
         """Raise an alert, which W&B sends to whoever asked for them."""
-        self.experiment.alert(title=alert.title[:_MAX_TITLE], text=alert.text, level="WARN")
+        self.experiment.alert(title=alert.title[:63], text=alert.text, level="WARN")  # it refuses longer ones
 
     def log_settings(self, prefix: str, settings: Mapping[str, Any]) -> None:
         """Put them into the run's config, by which runs are filtered and grouped."""
@@ -102,7 +99,7 @@ class WandbBackend(Backend):
         count, sent = _pages.get(self.experiment, (0, 0))
         count += not last
         if (last and count > sent) or (not last and count.bit_count() == 1):
-            self._log({REPORT: wandb.Html(str(page), inject=False)}, step)
+            self._log({"genmonitor/report": wandb.Html(str(page), inject=False)}, step)
             sent = count
         _pages[self.experiment] = count, sent
 

@@ -28,13 +28,9 @@ from genmonitor.plotting.style import (
     to_tiles,
 )
 
-_EXPLAINED = ("#0072B2", "#56B4E9", "#009E73")
-_PROPORTIONS, _UNEXPLAINED = "#E69F00", "#D9D9D9"
-_MAP, _BAR, _LINE = 270, 26, 20
-_TITLE, _NOTE = 22, 17
+_MAP, _TITLE = 270, 22
+"""Pixels: the side of the map, and the height of a line of the title."""
 _MARK = "#D40078"
-_OPACITY = 0.72
-"""Of what differs, over the average image."""
 
 
 def diagnosis_figure(
@@ -71,13 +67,13 @@ def diagnosis_figure(
     """
     rows = {name: to_tiles(to_array(images)[:6], value_range) for name, images in examples.items()}
     pasted = {name: paste(tiles, len(tiles)) for name, tiles in rows.items()}
-    row_height = max((canvas.shape[0] for canvas, _ in pasted.values()), default=0) + _LINE
+    row_height = max((canvas.shape[0] for canvas, _ in pasted.values()), default=0) + 20
     wide = max((canvas.shape[1] for canvas, _ in pasted.values()), default=0)
     left = 18 if drawn is None else _MAP + 80
     body = max(0 if drawn is None else _MAP + 60, len(rows) * row_height)
     width, bottom = max(left + wide + 36, 640), 36 if shares is None else 84
     heading, below = _lines(title, int((width - 36) / 10.8)), _lines(note, int((width - 36) / 7.2))
-    head = 14 + _TITLE * len(heading) + _NOTE * len(below) + 24
+    head = 14 + _TITLE * len(heading) + 17 * len(below) + 24
     figure = new_figure(width, body + bottom + head, "\n".join(heading), "\n".join(below))
     figure.texts[1].set_y(1 - (16 + _TITLE * len(heading)) / (body + bottom + head))
     if drawn is not None:
@@ -93,7 +89,7 @@ def diagnosis_figure(
             _outline(ax, to_array(areas[0]).astype(int), corners, rows[name].shape[1])
         top -= row_height
     if shares is not None:
-        _draw_shares(add_axes(figure, 18, 22, width - 36, _BAR), shares, proportions)
+        _draw_shares(add_axes(figure, 18, 22, width - 36, 26), shares, proportions)
     return figure
 
 
@@ -130,7 +126,7 @@ def map_pixels(average: Array, sizes: NDArray[Any], p: NDArray[Any]) -> NDArray[
     below = np.repeat((0.35 + 0.6 * gray)[..., None], 3, axis=2)
     differs = _differs(sizes, p)
     norm = LogNorm(1, max(10.0, float(sizes[differs].max(initial=0))))
-    laid = (1 - _OPACITY) * below + _OPACITY * colormaps["YlOrRd"](norm(np.maximum(sizes, 1)))[..., :3]
+    laid = 0.28 * below + 0.72 * colormaps["YlOrRd"](norm(np.maximum(sizes, 1)))[..., :3]
     return np.where(differs[..., None], laid, below)
 
 
@@ -149,10 +145,11 @@ def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], s
 
 def _draw_shares(ax: Axes, shares: Mapping[str, float], proportions: float) -> None:
     """Draw a bar of what the distance is made of: faults, proportions, and what neither explains."""
-    parts = {name: (max(share, 0.0), color) for (name, share), color in zip(shares.items(), _EXPLAINED, strict=False)}
-    parts["wrong proportions"] = max(proportions, 0.0), _PROPORTIONS
+    blues = ("#0072B2", "#56B4E9", "#009E73")
+    parts = {name: (max(share, 0.0), color) for (name, share), color in zip(shares.items(), blues, strict=False)}
+    parts["wrong proportions"] = max(proportions, 0.0), "#E69F00"
     whole = max(1.0, sum(share for share, _ in parts.values()))
-    parts["not explained"] = whole - sum(share for share, _ in parts.values()), _UNEXPLAINED
+    parts["not explained"] = whole - sum(share for share, _ in parts.values()), "#D9D9D9"
     left = 0.0
     for name, (share, color) in parts.items():
         label = f"{name}: {100 * share / whole:.0f} %" if share >= 0.005 else None

@@ -31,15 +31,13 @@ from genmonitor.plotting.style import (
     to_tiles,
 )
 
-Names = Mapping[int, str]
-_NO_NAMES: Names = {}
 COLUMNS = 4
 SHOWN = 16
 """Images of a set at most."""
 _MARGIN, _BETWEEN, _HEAD = 18, 36, 92
 
 
-def cluster_map(labels: Array, names: Names = _NO_NAMES, image: Array | None = None) -> Figure:
+def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Array | None = None) -> Figure:
     """Draw the clusters as a map with the size of each, over an average image where one is given.
 
     Args:
@@ -65,7 +63,7 @@ def cluster_map(labels: Array, names: Names = _NO_NAMES, image: Array | None = N
         gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
     figure = new_figure(760, 600, "Clusters of pixels" if gray is None else "Clusters over the average real image")
     show_regions(add_axes(figure, 18, 18, 520, 520), labels, gray)
-    add_region_legend(figure, labels, 545 / 760, 540 / 600, names)
+    add_region_legend(figure, labels, 545 / 760, 540 / 600, names or {})
     return figure
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,8 @@ INK, FAINT = "#222222", "#8A8A8A"
 _DPI = 100
 GAP = 8
 """Pixels between two images."""
-FAINT_PART = 0.2
-"""Of what is shown faintly, this much is left."""
-THUMBNAIL = 128
-"""Pixels of the longer side of an image above which it is drawn smaller."""
 
 Array = ArrayLike | torch.Tensor
-Curve = Sequence[float]
 Drawing = Callable[[], Figure]  # draws a figure when it is called, perhaps in another process
 
 
@@ -140,7 +135,7 @@ def thumbnails(images: NDArray[Any], value_range: tuple[float, float]) -> NDArra
     if images.shape[1] != 3:
         images = images.mean(1, keepdims=True).repeat(3, axis=1)
     n, _, height, width = images.shape
-    step = -(-max(height, width) // THUMBNAIL)
+    step = -(-max(height, width) // 128)
     height, width = height // step, width // step
     blocks = images[..., : height * step, : width * step].reshape(n, 3, height, step, width, step)
     return np.moveaxis(blocks.mean((3, 5)), 1, 3)
@@ -185,7 +180,7 @@ def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDAr
         for size, of in zip(tiles.shape[1:3], labels.shape, strict=True)
     )
     inside = (labels == region)[rows[:, None], columns]
-    return np.where(inside[None, ..., None], tiles, 1 - FAINT_PART * (1 - tiles))
+    return np.where(inside[None, ..., None], tiles, 1 - 0.2 * (1 - tiles))
 
 
 def printable(text: str, length: int) -> str:

@@ -20,7 +20,6 @@ from genmonitor.plotting.style import boundaries
 from genmonitor.report.run import RATIO, MonitorRun, Note
 
 GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
-PROPORTIONS, REST = "wrong proportions", "not explained"
 
 
 def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
@@ -133,11 +132,11 @@ def _shares(finding: Finding, record: dict[str, float], whole: bool) -> list[tup
     """Return what the distance is made of; nothing where nothing was explained."""
     parts = [(with_strength(kind), max(kind.share, 0.0)) for kind in finding.kinds]
     if whole and not any(kind.name == "modes" for kind in finding.kinds):
-        parts.append((PROPORTIONS, max(record.get("proportions", 0.0), 0.0)))
+        parts.append(("wrong proportions", max(record.get("proportions", 0.0), 0.0)))
     total = sum(share for _, share in parts)
     if not total or finding.fine:
         return []
-    parts.append((REST, max(0.0, 1 - total)))
+    parts.append(("not explained", max(0.0, 1 - total)))
     return [(name, share / max(total, 1.0)) for name, share in parts if share >= 0.005]
 
 

@@ -16,8 +16,6 @@ from genmonitor.functional.permutation import LEVEL
 from genmonitor.plotting.style import cluster_color, inmost
 from genmonitor.report.run import MonitorRun, Note
 
-_NO_BAND = (None, None, None)
-
 
 def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
     """Return the charts of a monitor, as its values are declared; one that is not declared has a chart of its own.
@@ -80,6 +78,7 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
     for number, spec in enumerate(specs, start=1):
         label = labels.get(spec.region or "")
         of_image = label is None and spec.region is not None
+        values = [record.get(spec.key) for record in run.records]
         # the title of the chart says what the values of several places are
         name = spec.title if spec.region is None or titles.count(spec.title) == 1 else spec.region.replace("_", " ")
         series.append(
@@ -90,16 +89,12 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
                 "color": "var(--ink)" if of_image else cluster_color(number if label is None else label),
                 # a second value of one place, such as the product of the regions and the image
                 "line": "dashed" if spec.region in drawn else "",
-                "values": [_rounded(record.get(spec.key)) for record in run.records],
+                "values": [None if x is None else float(f"{x:.7g}") for x in values],
                 "band": run.baseline.get(spec.key),
             }
         )
         drawn |= {spec.region} - {None}
     return series
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.7g}")
 
 
 def map_of(run: MonitorRun) -> dict[str, Any] | None:
@@ -162,7 +157,7 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
 def _cell(run: MonitorRun, spec: ValueSpec) -> dict[str, str]:
     """Return the last value, and its baseline where it has one; that of a cosine does not pass 1."""
     value = run.records[-1].get(spec.key)
-    low, _, high = run.baseline.get(spec.key, _NO_BAND)
+    low, _, high = run.baseline.get(spec.key, (None, None, None))
     high = min(high, 1.0) if spec.scale == "cms" and high is not None else high
     return {
         "value": "" if value is None else spec.format(value),

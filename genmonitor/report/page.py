@@ -19,13 +19,8 @@ from genmonitor.report.files import FOLDER, HISTORY, REPORT
 from genmonitor.report.pictures import Pictures
 from genmonitor.report.run import MonitorRun, Run, read_run
 
-OPEN_CHARTS = 6
-"""Charts that the page shows at once, the others are folded away."""
-MAX_ALERTS = 5
-"""That are shown at once, the latest first; the others are folded away."""
 WHICH_IS_CLOSER = "which is closer"
 """Name of the table of a comparison of two generated sets."""
-_GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
 
 def write_report(folder: Path) -> Path:
@@ -79,8 +74,8 @@ def _render(folder: Path, run: Run) -> str:
             folder=str(folder.resolve()),
             unreadable=run.unreadable,
             alerts=_alerts(sections),
-            max_alerts=MAX_ALERTS,
-            open_charts=max(1, OPEN_CHARTS // max(1, len(sections))),
+            max_alerts=5,  # others are folded away, and so are charts
+            open_charts=max(1, 6 // max(1, len(sections))),
             sections=sections,
             moments=_moments(sections),
             drawn=[x["drawn"] for x in sections],
@@ -115,11 +110,14 @@ def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]
         pictures: of the page.
         folder: with its files.
     """
-    rows = region_rows(run)
+    rows, given = region_rows(run), ("monitor", "heading", "message", "real_images", "generated_images", "other_images")
     return {
         "prefix": run.prefix,
         "title": _title(run),
-        "given": {name: "" if run.manifest.get(name) is None else str(run.manifest[name]) for name in _GIVEN},
+        "given": {
+            name: "" if run.manifest.get(name) is None else str(run.manifest[name])
+            for name in (*given, "n_samples", "split")
+        },
         "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
         "notes": [note.text for note in run.notes if note.alert is None],
         "alerts": [{**asdict(note), "end": end_of(run, note)} for note in run.notes if note.alert is not None],

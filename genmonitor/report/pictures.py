@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 560_000
 """Of all pictures of a page, which are a third more in its text; where they are more, fewer evaluations are shown."""
-MAX_SHOWN = 24
-"""Evaluations whose pictures the slider shows: the first, the last, and others evenly between."""
-PLAIN = 40_000
-"""Bytes: lines and letters are kept bit for bit, only what is still larger, such as photographs, is not."""
-LOSSLESS_SIDE = 32
-"""Images up to this side are kept bit for bit: between so small ones the blocks of a lossy file would show."""
 QUALITY = 80
 """Of larger pictures, on Pillow's scale to 100."""
 
@@ -85,7 +79,7 @@ class Pictures:
     def _chosen(self, pictures: Sequence[Picture]) -> list[Picture]:
         """Choose pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
         size = max(len(_encode(x.path)[0]) for x in {pictures[0], pictures[len(pictures) // 2], pictures[-1]})
-        count = max(2, min(MAX_SHOWN, len(pictures), self._part // max(size, 1)))
+        count = max(2, min(24, len(pictures), self._part // max(size, 1)))
         last = len(pictures) - 1
         return [pictures[i] for i in sorted({round(i * last / (count - 1)) for i in range(count)})]
 
@@ -128,7 +122,7 @@ def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
         with Image.open(io.BytesIO(content), formats=["PNG", "JPEG", "WEBP"]) as picture:
             pixels = picture.convert("RGBA" if "A" in picture.getbands() else "RGB")
             files = [content, _webp(pixels, lossless=True, method=1)]
-            if min(map(len, files)) > PLAIN:
+            if min(map(len, files)) > 40_000:  # lines and letters are kept bit for bit, large photographs are not
                 files.append(_webp(pixels, quality=QUALITY))
     except (OSError, ValueError):  # not a picture
         return content, 0
@@ -156,7 +150,7 @@ def encode_strip(shown: ShownImages) -> bytes:
     sides = [shown.tiles] if shown.nearest is None else [shown.tiles, shown.nearest]
     tiles = np.concatenate(sides, axis=2)
     pixels = np.round(255 * tiles.reshape(-1, *tiles.shape[2:])).astype(np.uint8)
-    small = max(shown.tiles.shape[1:3]) <= LOSSLESS_SIDE
+    small = max(shown.tiles.shape[1:3]) <= 32  # the blocks of a lossy file would show
     return _webp(Image.fromarray(pixels), lossless=small, quality=100 if small else QUALITY)
 
 

@@ -23,7 +23,7 @@ from genmonitor.encoders.vision import image_encoder
 from genmonitor.images.compared_sets import range_doubt
 from genmonitor.images.sampler import Samples
 
-PIXELS, TF_IDF = "pixels", "tf-idf"
+PIXELS = "pixels"
 
 
 def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +140,7 @@ def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | N
         table = torch.stack([rows[number] for number in sorted(rows)])
         return lambda numbers: table[numbers.cpu()]
     if prompts.are_texts and args.text_encoder is not None:
-        return TfIdf(prompts.values) if args.text_encoder == TF_IDF else text_encoder(args.text_encoder)
+        return TfIdf(prompts.values) if args.text_encoder == "tf-idf" else text_encoder(args.text_encoder)
     if prompts.are_texts:
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts.values))}
         return lambda texts: torch.eye(len(places))[[places[text] for text in texts]]

@@ -16,8 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-ARRAY_NAMES = ("images", "image", "pixel_values", "embeddings", "features", "arr_0")
-"""Names of the array to take where a file holds several, the preferred one first."""
 ARRAY_SUFFIXES = (".npy", ".npz", ".pt", ".safetensors")
 
 
@@ -29,7 +27,11 @@ def split_key(where: str) -> tuple[Path, str | None]:
     return Path(where), None
 
 
-def read_array(path: Path, key: str | None = None, names: Sequence[str] = ARRAY_NAMES) -> Tensor:
+def read_array(
+    path: Path,
+    key: str | None = None,
+    names: Sequence[str] = ("images", "image", "pixel_values", "embeddings", "features", "arr_0"),
+) -> Tensor:
     """Read an array of real numbers.
 
     Args:

@@ -26,8 +26,8 @@ from genmonitor.linalg.chunking import processors
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-GRAY, ORIENTATION, SIDEWAYS = ("1", "L", "LA", "La"), 0x0112, 5
-"""Pillow's modes, and of what a camera notes the tag and the first value that swaps height and width."""
+GRAY = ("1", "L", "LA", "La")
+"""Pillow's modes without colors."""
 MOST_WORKERS, TAR = 8, ".tar"
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -53,7 +53,7 @@ class Picture:
     def head(self) -> tuple[int, int, bool]:
         """Return height, width, and True if it is gray; refuse a picture that cannot be read to its end."""
         with self._opened() as image:
-            turned = image.getexif().get(ORIENTATION, 1) >= SIDEWAYS
+            turned = image.getexif().get(0x0112, 1) >= 5  # the camera's orientation, height and width swapped
             head = (*(image.size if turned else image.size[::-1]), image.mode in GRAY)
             image.draft(None, (1, 1))  # JPEG alone: decodes it small
             image.load()

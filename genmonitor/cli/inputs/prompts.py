@@ -26,10 +26,6 @@ from genmonitor.cli.inputs.files import (
 )
 from genmonitor.cli.inputs.outputs import PROMPT_KEYS, Outputs, cut
 
-FILE_KEYS = ("file_name", "file", "filename", "image", "path")
-"""Names of the output's file in a line of JSON, or of its column in a CSV file."""
-PROMPT_ARRAYS = ("prompts", "labels", "label", "y", "embeddings", "arr_0")
-BY_FOLDER = "folders"
 HELP = (
     "prompt of each output. Either a text file with one per line or an array of class labels or embeddings, in the "
     "order of the files' paths (2.png before 10.png) or of the rows. Or lines of JSON or a CSV file with a column "
@@ -93,7 +89,7 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     """
     if where is None:
         return None
-    if where == BY_FOLDER:
+    if where == "folders":
         return PromptRows(_folders(outputs))
     path, key = split_key(where)
     if not path.is_file():
@@ -119,7 +115,7 @@ def _folders(outputs: Outputs) -> list[str]:
 
 
 def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
-    values = read_array(path, key, PROMPT_ARRAYS)
+    values = read_array(path, key, ("prompts", "labels", "label", "y", "embeddings", "arr_0"))
     if values.shape[1:] == (1,) and not values.is_floating_point():
         values = values[:, 0]
     if values.ndim == 1 and not values.is_floating_point():
@@ -154,7 +150,8 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
                 f"Expected a prompt in each row of {path}, but row {number} has none. The column or key that holds "
                 f"it may be called {', '.join(PROMPT_KEYS)}."
             )
-    files = [pick(row, FILE_KEYS) if isinstance(row, dict) else None for row in rows]
+    names = ("file_name", "file", "filename", "image", "path")
+    files = [pick(row, names) if isinstance(row, dict) else None for row in rows]
     if any(files) and not all(files):
         row = [bool(file) for file in files].index(False) + 1
         raise ValueError(f"Expected `file_name` in each row of {path} or in none, but row {row} has none.")
