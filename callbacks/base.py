@@ -66,8 +66,8 @@ def _warn(text: str) -> None:
 class GenerativeMonitor(Monitor, Callback):
     """Evaluates a generator while it trains, and leaves the training as it would have been.
 
-    Monitors of one Trainer that ask for the same samples draw them once per evaluation: the same `sample_fn`,
-    `prompts`, `seed` and `batch_size`, while the module holds the same weights; one with fewer samples takes the first
+    Monitors of one Trainer that ask for the same samples draw them once per evaluation: by the same `sample_fn`,
+    `prompts`, `seed` and `batch_size`, while the module holds the same weights. One with fewer samples takes the first
     of the others'.
 
     A model may be spread over the processes by Lightning's ModelParallelStrategy, with `fully_shard` (FSDP2, torch 2.13
@@ -77,7 +77,7 @@ class GenerativeMonitor(Monitor, Callback):
 
     In `trainer.validate` and `trainer.test` it evaluates once, at the moment of the loaded checkpoint, compared with
     the images that are validated or tested. The training data, for what is fixed at the start, come from the datamodule
-    or the module, unless `real_images` are given; a monitor that a training in this process has fitted stays as it is.
+    or the module, unless `real_images` are given. A monitor that a training in this process has fitted stays as it is.
     The record is added to `history`; report and figures are in the folder genmonitor-validate or genmonitor-test of
     the run, and nothing of the training's changes.
 
@@ -158,7 +158,7 @@ class GenerativeMonitor(Monitor, Callback):
         self._resumed = False
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: Any, **__: Any
     ) -> None:
         """Count the images, and evaluate where the schedule goes by steps."""
         images = batch_size(batch) * trainer.world_size // tensor_parallel_size(pl_module)
@@ -176,13 +176,7 @@ class GenerativeMonitor(Monitor, Callback):
             self.sampler.start()
 
     def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
         """Take the samples that validation drew, where they are wanted."""
         if isinstance(self.sampler, ValidationSamples):

@@ -89,11 +89,13 @@ def mode_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
     ModelCheckpoint and EarlyStopping look for the lowest value unless they are told otherwise.
     """
     better = {f"{monitor.prefix}/{spec.key}": spec.better for spec in monitor.values() if spec.better is not None}
-    right = {"high": "max", "low": "min"}
-    return [
-        f"{type(callback).__name__} monitors {key!r} with mode={callback.mode!r}, but {better[key]}er values are "
-        f"better. Give mode={right[better[key]]!r}"
-        for callback in trainer.callbacks  # type: ignore[attr-defined]
-        if (key := getattr(callback, "monitor", None)) in better
-        and getattr(callback, "mode", right[better[key]]) != right[better[key]]
-    ]
+    notes = []
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        key, mode = getattr(callback, "monitor", None), getattr(callback, "mode", None)
+        right = {"high": "max", "low": "min", None: None}[better.get(key)]
+        if right and mode not in (None, right):
+            notes.append(
+                f"{type(callback).__name__} monitors {key!r} with mode={mode!r}, but {better[key]}er values are "
+                f"better. Give mode={right!r}"
+            )
+    return notes

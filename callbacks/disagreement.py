@@ -19,9 +19,9 @@ from genmonitor.kernels import Kernel
 class DisagreementMonitor(PromptedMonitor):
     """Logs, each epoch, how far the model's outputs differ from a reference's, and for which prompts.
 
-    The reference is the real images of the same prompts ("data"), the model as it was at the start of training
-    ("start") or at the previous evaluation ("previous", the first being compared with the start). The last two have the
-    seeds of the current samples: what differs is the model alone, and a model that has not moved gives 0. Against
+    The reference is the real images of the same prompts ("data") or the model as it was, at the start of training
+    ("start") or at the previous evaluation ("previous"). The first evaluation is compared with the start. Those models
+    have the seeds of the current samples: what differs is the model alone, and a model that has not moved gives 0. Against
     "data" real images would be above 0 too, since they are others: about at the baseline.
 
     The keys: `disagreement/top_1`, … the largest positive eigenvalues of PromptSplit, modes of outputs and prompts that
@@ -30,20 +30,20 @@ class DisagreementMonitor(PromptedMonitor):
     has at most its part of the samples. `disagreement/total`, Σ λ log(S / λ) over all positive ones, S their sum, also
     grows with the number of modes; of many samples it is that of 2048 (see `prompt_split`).
     `disagreement/baseline_total` is what the same samples get with their sides drawn at random within each prompt, as
-    two sets of one model do, and `disagreement/p` the p-value of that: above 0.05 there is no evidence of a difference.
+    two sets of one model do. `disagreement/p` is the p-value of that: above 0.05 there is no evidence of a difference.
     And `disagreement/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
-    An alert names the prompts that moved away from the data: at two evaluations in a row the samples of a prompt are
-    farther from the real images of the same prompt than at its best evaluation before, with at least twice the squared
-    MMD of their features, and that is no chance. A generator that does not change raises at most one such alert in 1000
+    An alert names the prompts that moved away from the data. At two evaluations in a row their samples are farther from
+    the real images of the same prompt than at the best evaluation before, by more than chance. The squared MMD of their
+    features is at least twice as large. A generator that does not change raises at most one such alert in 1000
     evaluations, for all prompts together, even if each evaluation has samples of its own. A prompt that gives the
     images of another one is found at the second evaluation, from some 50 samples of each prompt on. Prompts with fewer
     than 8 samples or real images are left out; where all have fewer, the alert is about all samples together. Against
     "start" and "previous" there are none: a model that learns moves away from what it was.
 
-    A table names the prompts that differ by more than chance, at one level for all of them, the most first, with
-    samples of both sides and, against "data", the squared MMD that alerts are about: a `wandb.Table`, a text and a
-    figure in TensorBoard, a figure and a JSON file in the run's folder.
+    A table names the prompts that differ by more than chance, at one level for all of them, the most first. It has
+    samples of both sides and, against "data", the squared MMD that alerts are about. It is a `wandb.Table`, a text and
+    a figure in TensorBoard, and a figure and a part of the run's file in its folder.
 
     Args:
         prompts: strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
@@ -53,7 +53,7 @@ class DisagreementMonitor(PromptedMonitor):
         num_modes: how many modes of either sign are logged.
         output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module.
         kernel: of outputs, None for a Gaussian. Its gamma comes from real images where it has none.

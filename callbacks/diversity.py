@@ -22,28 +22,32 @@ class DiversityMonitor(PromptedMonitor):
 
     The keys: `diversity/vendi` and `diversity/rke`, how many modes the images have, rare ones counting less in RKE.
     With prompts `diversity/scendi`, the variety that the model adds by itself, and `diversity/scendi_prompt`, that of
-    what the prompts explain, both at least 1; `diversity/prompt_share` in [0, 1], the part of the variety that the
-    prompts explain; up to 2000 samples `diversity/conditional_vendi`, the modes among the images of one prompt, and
-    `diversity/information_vendi`, by what factor prompts multiply these, both at least 1. With a calibration
+    what the prompts explain, both at least 1. `diversity/prompt_share` in [0, 1] is the part of the variety that the
+    prompts explain. Up to 2000 samples `diversity/conditional_vendi` counts the modes among the images of one prompt;
+    `diversity/information_vendi` says by what factor prompts multiply these. Both are at least 1. With a calibration
     `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged over the prompts: high is similar, low
-    is varied. If the encoders are the two sides of one CLIP or SigLIP, `diversity/clip_score` in [-100, 100] says how
-    close images are to their prompts, beside `/clip_score_shuffled`, the same with the prompts of others, and
-    `/real_clip_score`, that of real images with their captions if they have any; prompts that may be ignored are named,
-    and the report has a table of all. With real images also `diversity/precision`, `/recall`, `/density`, `/coverage`
+    is varied.
+
+    If the encoders are the two sides of one CLIP or SigLIP, `diversity/clip_score` in [-100, 100] says how close images
+    are to their prompts. Beside it is `/clip_score_shuffled`, the same with the prompts of others, and
+    `/real_clip_score`, that of real images with their captions if they have any. Prompts that may be ignored are named,
+    and the report has a table of all.
+
+    With real images also `diversity/precision`, `/recall`, `/density`, `/coverage`
     (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get.
     And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
 
-    An alert names the prompts that lost their variety: at two evaluations in a row the samples of a prompt are far less
-    spread than at its best evaluation before, and that is no chance. Spread is one minus the mean kernel of two samples
-    of the prompt. What is left of it must be a quarter, or less, of what a typical prompt has left, since all fall as a
-    model learns what its prompts mean; or a quarter of the best, where a typical one has no more than a tenth left. A
+    An alert names the prompts that lost their variety. Their samples are far less spread than at the best evaluation
+    before, at two evaluations in a row, and that is no chance. Spread is one minus the mean kernel of two samples of
+    the prompt. What is left of it must be a quarter, or less, of what a typical prompt has left, since all fall as a
+    model learns what its prompts mean. Where a typical one has at most a tenth left, it is a quarter of the best. A
     generator that does not change raises at most one such alert in 1000 evaluations, for all prompts together, even if
     each evaluation has samples of its own. A prompt whose samples have all become one is found at the second
     evaluation, from some 16 samples of each prompt on. Prompts with fewer than 8 samples are left out; where all have
     fewer, or there are no prompts, the alert is about all samples together. A model that begins with noise loses spread
-    as it learns: a best beyond the spread of all real images counts as theirs; without real images, such a start may
+    as it learns: a best beyond the spread of all real images counts as theirs. Without real images, such a start may
     raise an alert.
 
     Args:
@@ -52,7 +56,7 @@ class DiversityMonitor(PromptedMonitor):
         n_samples: images generated at each evaluation; None for 1000, or for one per prompt where there are more.
         output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module. Encoders of your own whose features of images and prompts can be
             compared say so by an attribute `space` of the same value.

@@ -30,36 +30,34 @@ from genmonitor.partition import PixelPartition
 class PixelClusterMonitor(GenerativeMonitor):
     """Finds groups of pixels that belong together and logs, each epoch, how well each group's distribution is met.
 
-    At the start it takes the kernel's gamma, the clusters (centered kernel alignment, the linkage and number on which
-    halves of the images agree best) and a baseline from the training images: what n real images in place of the
-    generated ones get. At
-    each evaluation it logs, in [0, 1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all
-    regions, equal to it where the clusters are independent; `cms/cluster_1` …, `cms/constant` for pixels that never
-    vary; `cms/share_1` …, the part of the loss that a region contributes, summing to 1; `cms/error_ratio_image`,
-    `cms/error_ratio_1` …, lower is better: distance from real images, as a multiple of what other real images have;
-    order of regions, alerts and the best evaluation go by it; `cms/p_image`, `cms/p_1`
-    …, p-values of `TwoSampleTest`: at 0.05 or less generated images differ from real ones there, at one level for all
-    regions; `cms/structure_image`, `cms/structure_1` … and `cms/texture_image`, `cms/texture_1` …, distances from real
-    images of pixels and of whitened images in standard deviations of chance, lower is better; `cms/vs_best_1` …, by how
-    many standard errors a region is better than at its best evaluation before; `cms/violations`, a count, 0 where the
-    clusters are independent; `cms/mmd`, lower is better; `cms/baseline_image`, `cms/baseline_1` …, the baseline's
-    median of each; `cms/sampling_seconds`, `cms/metric_seconds`, `cms/images_seen`. What was found in words is in
-    `findings`.
+    At the start it takes three things from the training images. These are the kernel's gamma; the clusters, with the
+    linkage and number on which halves of the images agree best; and a baseline, what n real images in place of the
+    generated ones get. The main values of each evaluation, all of which docs/keys.md explains:
+
+    - `cms/image`, `cms/cluster_1` … and `cms/constant` in [0, 1], higher is better: the similarity of the image, of
+      each region and of the pixels that never vary. `cms/product` is that of all regions, equal to `cms/image` where
+      they are independent.
+    - `cms/error_ratio_image`, `cms/error_ratio_1` …, lower is better: distance from real images, as a multiple of what
+      other real images have. Order of regions, alerts and the best evaluation go by it.
+    - `cms/p_image`, `cms/p_1` …: p-values of `TwoSampleTest`, at one level for all regions. At 0.05 or less generated
+      images differ from real ones there.
+
+    What was found in words is in `findings`.
 
     The level of the p-values is promised where the real images compared with are validation images. A region raises an
-    alert where it is farther from real images than at its best evaluation by more than chance (p <= 0.002 for all
-    regions together) and its error ratio at least 1.25 times as large, and 1.25, at two evaluations in a row: a lasting
-    fault is reported at the second evaluation that has it. What is far from real images already may hide a small one;
-    `benchmarks/detection.md` says which, and counts false alerts too. Pixels that never vary are measured by what
-    chance does to whole images. Copies of training images raise an alert at the second diagnosis in a row that finds
-    them.
+    alert where three things hold at two evaluations in a row. It is farther from real images than at its best
+    evaluation by more than chance (p <= 0.002 for all regions together). Its error ratio is at least 1.25 times as
+    large, and at least 1.25. So a lasting fault is reported at the second evaluation that has it. What is far from real
+    images already may hide a small one: `benchmarks/detection.md` says which, and counts false alerts too. Pixels that
+    never vary are measured by what chance does to whole images. Copies of training images raise an alert at the second
+    diagnosis in a row that finds them.
 
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 
     Args:
         n_clusters: None to choose 2..8: the number on which halves of the training images agree best.
-        partition: your own clusters instead of found ones, for example `PixelPartition.from_mask(segmentation)`; or the
-            path of a saved partition, or of the folder of a run that has one, to compare with that run.
+        partition: your own clusters instead of found ones, for example `PixelPartition.from_mask(segmentation)`. Or the
+            path of a saved one, or of the folder of a run that has one, to compare with that run.
         n_cluster_images: at most so many training images for the kernel's gamma and the clusters, at least 10 and 2 per
             cluster; None for as many as half a minute on one core allows, 1000 to 5000. Which ones depends on the data
             alone, not on `seed`.
@@ -76,13 +74,13 @@ class PixelClusterMonitor(GenerativeMonitor):
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
             "average" or "smoothed" by how well halves of the training images agree.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
-            there). It sees more dependence than there is, by up to about 3/m, and may find other clusters: with m = 100
+            there). It sees more dependence than there is, by up to about 3/m, and may find other clusters. With m = 100
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
         region_names: names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
             pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
-        diagnose_every: evaluations from one diagnosis to the next; the first has one, the last as far as
-            `max_epochs` and `max_steps` tell, and each in which the error ratio of the image or a region is 1.25 times
-            that of the last diagnosis, or as much less. It takes a few seconds on 500 images of 32×32×3: where an
+        diagnose_every: evaluations from one diagnosis to the next. The first has one, and the last as far as
+            `max_epochs` and `max_steps` tell. So does each in which the error ratio of the image or a region is 1.25
+            times that of the last diagnosis, or as much less. It takes a few seconds on 500 images of 32×32×3: where an
             evaluation comes after minutes of training, take 1.
         aligned: whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
             photographs of anything, it compares patches from random places: it names kinds of faults, no places.
@@ -90,8 +88,8 @@ class PixelClusterMonitor(GenerativeMonitor):
             number. None for samples without prompts. Where real images have labels or captions like them, each prompt
             is tested and diagnosed on its own, with one level for all; `cms/p_class` is the smallest p-value.
         reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
-            the evaluation. That saves the sampling and costs comparability: these have no seeds of their own, so curves
-            move with their noise too, changes are found less surely, and no checkpoint can give the values again.
+            the evaluation. That saves the sampling and costs comparability, since these have no seeds of their own.
+            Curves move with their noise too, changes are found less surely, and no checkpoint gives the values again.
         reuse_key: of those images [n, C, H, W] in the dictionary that `validation_step` returns, or the name of the
             module's attribute in which it leaves them.
         seed: of the samples and of the choice of real images.

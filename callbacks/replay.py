@@ -71,7 +71,8 @@ def logged_evaluation(path: Path, checkpoint: Path) -> dict[str, Any]:
         ValueError: if it is no run of a training, or has no evaluation at that moment.
     """
     run = MonitorRun.read(path)
-    if lacking := sorted(NEEDED - run.manifest.keys()):
+    lacking = sorted(NEEDED - run.manifest.keys())
+    if lacking:
         raise ValueError(f"Expected the run of a training, but {path} lacks {', '.join(lacking)}.")
     step = read_checkpoint(checkpoint)["global_step"]
     return {**run.manifest_at(step), "repeatable": run.repeatable(step)}

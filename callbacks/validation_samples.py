@@ -28,7 +28,7 @@ class ValidationSamples(Sampler):
 
     An evaluation then costs no sampling. What it costs instead is comparability: these samples come from random numbers
     of their own each time, and in other numbers on each process. So a curve moves with their noise too, not only with
-    the model; changes against the best evaluation are found less surely; values depend on the number of processes; and
+    the model. Changes against the best evaluation are found less surely, values depend on the number of processes, and
     no checkpoint can give them again.
 
     Args:

@@ -240,28 +240,29 @@ def check_at_most(name: str, value: int, maximum: int, memory: str) -> None:
 
 def check_positive(name: str, value: object) -> float:
     """Return a positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise ValueError(f"Expected `{name}` to be a positive finite number, but got {value!r}.")
-    return float(value)
+    return _number_within(name, value, "a positive finite number", math.inf)
 
 
 def check_order(name: str, value: object) -> float:
     """Return the order of an entropy: positive, infinity allowed."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(
-            f"Expected `{name}` to be a positive number or math.inf, but got {value!r}. "
-            "1 is Shannon's entropy, 2 that of RKE."
-        )
-    return float(value)
+    meaning = " 1 is Shannon's entropy, 2 that of RKE."
+    return (
+        math.inf
+        if value == math.inf
+        else _number_within(name, value, "a positive number or math.inf", math.inf, meaning)
+    )
 
 
 def check_relative_cutoff(name: str, value: object) -> float:
     """Return a number between 0 and 1, both excluded."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise ValueError(
-            f"Expected `{name}` to be a number between 0 and 1, but got {value!r}. "
-            "It is relative to the largest eigenvalue; None takes the default."
-        )
+    meaning = " It is relative to the largest eigenvalue; None takes the default."
+    return _number_within(name, value, "a number between 0 and 1", 1, meaning)
+
+
+def _number_within(name: str, value: object, expected: str, limit: float, meaning: str = "") -> float:
+    """Return a number between 0 and a limit, both excluded."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < limit:
+        raise ValueError(f"Expected `{name}` to be {expected}, but got {value!r}.{meaning}")
     return float(value)
 
 

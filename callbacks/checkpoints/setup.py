@@ -19,7 +19,7 @@ from typing import Any
 
 from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, LambdaCallback
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from genmonitor.callbacks.base import GenerativeMonitor, monitors
@@ -96,17 +96,6 @@ def imported(where: str) -> Any:
     return found
 
 
-class _AtStart(Callback):
-    """Calls a function when training would begin, and stops before the first step."""
-
-    def __init__(self, body: Callable[[Trainer, LightningModule], Any]) -> None:
-        self.body = body
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.body(trainer, pl_module)
-        trainer.should_stop = True
-
-
 def run_at_start(
     module: Any,
     data: Any,
@@ -124,12 +113,17 @@ def run_at_start(
         callbacks: of the Trainer, before `body`.
         settings: of the Trainer, on one device unless these say otherwise.
     """
+
+    def begin(trainer: Trainer, pl_module: LightningModule) -> None:
+        body(trainer, pl_module)
+        trainer.should_stop = True
+
     defaults: dict[str, Any] = {"devices": 1, "max_epochs": 1, "logger": False}
     with without_advice():
         trainer = Trainer(
             **(defaults | settings),
             num_sanity_val_steps=0,
-            callbacks=[*callbacks, _AtStart(body)],
+            callbacks=[*callbacks, LambdaCallback(on_train_start=begin)],
             use_distributed_sampler=False,  # no loader is run, and an epoch has as many batches as in one process
             enable_checkpointing=False,
             enable_model_summary=False,

@@ -35,7 +35,9 @@ class SweepState:
         self.moments: list[int] = []
         if self._path.is_file():
             self._load()
-        elif taken := {run.prefix for run in read_run(folder).monitors} & {monitor.prefix for monitor in monitors}:
+            return
+        taken = {run.prefix for run in read_run(folder).monitors} & {monitor.prefix for monitor in monitors}
+        if taken:
             raise ValueError(
                 f"Expected a folder without evaluations, but {folder} has those that a training's monitor wrote under "
                 f"{', '.join(sorted(taken))}. Give another folder with --out."

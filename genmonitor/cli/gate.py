@@ -8,6 +8,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -45,11 +46,9 @@ def condition(text: str) -> Condition:
         error_ratio > 3
     """
     parts = re.fullmatch(r"\s*(\w+)\s*([<>]=?)\s*(\S+)\s*", text)
-    try:
-        if parts is not None and math.isfinite(bound := float(parts[3])):
-            return Condition(parts[1], parts[2], bound)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        if parts is not None and math.isfinite(float(parts[3])):
+            return Condition(parts[1], parts[2], float(parts[3]))
     raise argparse.ArgumentTypeError(f"expected NAME < NUMBER (or <=, >, >=), such as 'p < 0.01', but got {text!r}")
 
 

@@ -157,8 +157,8 @@ def _print(text: str) -> None:
 
 def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:
     """Return why a command that went well has failed, and the exit status."""
-    if failed := result.get("failed"):
-        return f"failed: {', '.join(x['reason'] for x in failed)}", FAILED
+    if result.get("failed"):
+        return f"failed: {', '.join(x['reason'] for x in result['failed'])}", FAILED
     return None, 0 if result.get("same", True) else FAILED
 
 

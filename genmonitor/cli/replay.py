@@ -12,6 +12,7 @@ from typing import Any
 from genmonitor._manifest import versions
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.progress import show_progress
+from genmonitor.evaluation.tables import Table, aligned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,16 +64,13 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 def show(result: dict[str, Any]) -> str:
     """Format the result as text."""
-    rows, differing = [f"{'value':<22}{'logged':>24}{'replayed':>24}"], 0
-    for name, value in result["values"].items():
-        same = value["logged"] == value["replayed"]
-        differing += not same
-        rows.append(f"{name:<22}{value['logged']!r:>24}{'the same' if same else repr(value['replayed']):>24}")
-    rows.append("")
+    pairs = {name: (value["logged"], value["replayed"]) for name, value in result["values"].items()}
+    cells = [[name, repr(then), "the same" if now == then else repr(now)] for name, (then, now) in pairs.items()]
+    rows = [aligned(Table(["value", "logged", "replayed"], cells)), ""]
     if result["same"]:
         rows.append("The same to the last bit.")
     else:
-        rows.append(f"{differing} of {len(result['values'])} values differ.")
+        rows.append(f"{sum(then != now for then, now in pairs.values())} of {len(pairs)} values differ.")
         if result["processes"] > 1:
             rows.append(f"The run had {result['processes']} processes, which sum in another order.")
         if result["other_versions"]:

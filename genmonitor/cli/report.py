@@ -83,14 +83,15 @@ def _check_same(one: tuple[Path, MonitorRun], other: tuple[Path, MonitorRun]) ->
     """Refuse runs that do not make one history."""
     where, runs = f"{one[0].parent} and {other[0].parent}", (one[1], other[1])
     steps = [{record["step"] for record in run.records} for run in runs]
-    if twice := steps[0] & steps[1]:
-        raise ValueError(f"Expected each step once, but {where} both evaluated step {min(twice):g}. Leave one out.")
+    for twice in sorted(steps[0] & steps[1]):
+        raise ValueError(f"Expected each step once, but {where} both evaluated step {twice:g}. Leave one out.")
     names = ("monitor", "settings", "seed", "n_samples", "prompts", "linkage", "weights", "module", "data")
     held = [{name: run.manifest.get(name) for name in names} | {"partition": run.partition} for run in runs]
     for of_run, (folder, run) in zip(held, (one, other), strict=True):
         real = read_json(folder / str(run.fixed.get("real")))
         of_run["real"] = [real.get(name) for name in ("from", "indices")] if isinstance(real, dict) else []
-    if differ := [name for name in held[0] if held[0][name] != held[1][name]]:
+    differ = [name for name in held[0] if held[0][name] != held[1][name]]
+    if differ:
         raise ValueError(
             f"Expected runs with the same settings, but {where} differ in {', '.join(differ)}. Evaluate both again "
             "with the same settings, real images and `partition`."

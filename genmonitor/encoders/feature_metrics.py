@@ -143,7 +143,8 @@ class FeatureMetrics(Metric):
             ValueError: if a metric other than FID needs real images, or the file holds other arrays.
         """
         fid, path = self._fid(), Path(path)
-        if others := [name for name in self._parts if name not in ("fid", "vendi")]:
+        others = [name for name in self._parts if name not in ("fid", "vendi")]
+        if others:
             raise ValueError(
                 f"Expected FID alone for statistics in place of real images, but got {', '.join(others)} too, which "
                 "need the images. Use a FeatureMetrics of their own for these."

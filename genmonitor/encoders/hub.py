@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 IMAGE_MODELS = {
     "dinov2": "facebook/dinov2-base",
@@ -24,10 +24,9 @@ DREAMSIM_PARTS = {
     "open_clip": "laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
 }
 """The three networks of "dreamsim", before they were tuned."""
-T = TypeVar("T")
 
 
-def load_local(where: str | Path, load: Callable[[Path], T]) -> T:
+def load_local(where: str | Path, load: Callable[[Path], Any]) -> Any:
     """Return what `load` reads from a model's folder.
 
     Args:
@@ -54,7 +53,8 @@ def local_folder(where: str | Path) -> Path:
         return Path(where)
     from huggingface_hub import try_to_load_from_cache
 
-    if not isinstance(found := try_to_load_from_cache(str(where), "config.json"), str):
+    found = try_to_load_from_cache(str(where), "config.json")
+    if not isinstance(found, str):
         raise FileNotFoundError(f"{where} is not in the cache.")
     return Path(found).parent
 

@@ -25,9 +25,9 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
 
     Args:
         batch: what a loader yields.
-        key: None for the first vector of whole numbers of a tuple, or the entry "label", "labels", "class" or "target"
-            of a dictionary, where prompts are labels; for the first list of strings of a tuple, or the entry "prompt",
-            "caption" or "text" or their plural, where they are strings; else a key, an index or a callable.
+        key: a key, an index or a callable. None for the first vector of whole numbers of a tuple, or the entry "label",
+            "labels", "class" or "target" of a dictionary, where prompts are labels. Where they are strings, for the
+            first list of strings of a tuple, or the entry "prompt", "caption" or "text" or their plural.
         labels: whether prompts are class labels.
 
     Returns:

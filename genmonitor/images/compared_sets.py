@@ -42,7 +42,8 @@ def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> N
             f"{len(images)} in `{name}`. Give more."
         )
     some = images.some()
-    if doubt := range_doubt(real.some(), some):  # no training will mend it
+    doubt = range_doubt(real.some(), some)
+    if doubt:  # no training will mend it
         raise ValueError(f"Expected `{name}` in the value range of the real images, but {doubt}. Scale one of them.")
     check_at_least("patch_size", patch_size, 1)
     check_patches(name, some, patch_size)
@@ -60,7 +61,7 @@ def check_paired(paired: bool, sets: Mapping[str, Sized]) -> None:
 def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tuple[int, list[str]]:
     """Return the number of images compared on each side, and notes about it.
 
-    A draw of the baseline takes as many of the other real images, out of about a fifth more: if every draw took all
+    A draw of the baseline takes as many of the other real images, out of about a fifth more. If every draw took all
     of them, the band would have no width.
     """
     wanted = min(check_at_least("n_samples", n_samples, 2), n_fake)
@@ -99,9 +100,9 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
         resumed: whether a run goes on, whose configuration was checked before, so that nothing is refused.
 
     Returns:
-        A sentence if real images are in [0, 1] and generated ones often negative, as behind a tanh; if real images are
-        in [-1, 1] and generated ones vary without ever being negative; if one side is much larger than the other; or
-        if real images leave [-1, 1] and generated ones do not, as behind a tanh.
+        A sentence if real images are in [0, 1] and generated ones often negative, as behind a tanh. Or if real images
+        are in [-1, 1] and generated ones vary without ever being negative. Or if one side is much larger than the
+        other, or real images leave [-1, 1] and generated ones do not.
 
     Raises:
         ValueError: if real images are in 0..255 and generated ones near [0, 1] or [-1, 1], or if real images reach no
@@ -157,7 +158,8 @@ def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     (low, high, size), (fake_low, fake_high, fake_size) = _range(real), _range(fake)
     negative = float((fake < -0.05 * size).float().mean())
     varies = fake_high - fake_low > 0.01 * size
-    if doubt := scale_doubt(real, fake):
+    doubt = scale_doubt(real, fake)
+    if doubt:
         return doubt
     if low >= 0 and negative > 0.05:
         return f"real images are in [{low:.3g}, {high:.3g}], but {negative:.2f} of the generated values are negative"

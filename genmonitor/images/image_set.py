@@ -338,7 +338,8 @@ def sampled_indices(loader: Any) -> list[int] | None:
         if sampler is None or id(sampler) in seen:
             continue
         seen.add(id(sampler))
-        if (indices := getattr(sampler, "indices", None)) is not None:
+        indices = getattr(sampler, "indices", None)
+        if indices is not None:
             return sorted(int(i) for i in indices)
         held = _attributes(sampler)
         held += [value for part in held if isinstance(part, Dataset) for value in _attributes(part)]
@@ -355,9 +356,9 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
 
     Args:
         batch: what a loader yields.
-        key: None for the batch itself if it is a tensor, the first tensor of 4 or else of 3 dimensions of a tuple, or
-            the entry "image", "images" or "pixel_values" of a dictionary, else its only tensor of 4 or else of 3
-            dimensions; else a key, an index or a callable.
+        key: a key, an index or a callable. None for the batch itself if it is a tensor; of a tuple the first tensor of
+            4, or else of 3 dimensions. Of a dictionary the entry "image", "images" or "pixel_values", else the only
+            tensor of 4, or else of 3 dimensions.
 
     Returns:
         Images [N, C, H, W]; gray ones [N, H, W] get a channel.

@@ -178,14 +178,11 @@ def _find_method(
         argument: what either takes.
         wanted: says what that is.
     """
+    module, returns = model.module, f"that takes {wanted} and returns images [n, C, H, W]."
     if model.sample_fn is not None:
-        remedy = f"Give a function that takes {wanted} and returns images [n, C, H, W]."
-        return _checked_call(model.sample_fn, f"`sample_fn({argument})`", argument, remedy)
-    module = model.module
-    given = f"`evaluate` a function of {argument}"
-    if not model.in_loop:
-        given = f"`sample_fn=` a function of (pl_module, {argument})"
-    remedy = f"give {given} that takes {wanted} and returns images [n, C, H, W]."
+        return _checked_call(model.sample_fn, f"`sample_fn({argument})`", argument, f"Give a function {returns}")
+    called = f"`evaluate` a function of {argument}" if model.in_loop else f"`sample_fn=` one of (pl_module, {argument})"
+    remedy = f"give {called} {returns}"
     if sample_fn is not None:
         tried = f"`sample_fn(pl_module, {argument})`"
         return _checked_call(partial(sample_fn, module), tried, argument, f"Instead, {remedy}")

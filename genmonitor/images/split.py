@@ -21,9 +21,9 @@ MAX_SITES = 64**2
 class RealSplit(NamedTuple):
     """Which real images serve for what.
 
-    None is both compared with and drawn for the baseline. Regions may be found in images that are compared with too:
-    no generated image has a part in them, and so they are the same at every seed, but for sites that vary in images
-    that are compared with alone: these are constant.
+    None is both compared with and drawn for the baseline. Regions may be found in images that are compared with too,
+    since no generated image has a part in them. So they are the same at every seed. Sites that vary only in images that
+    are compared with are constant.
 
     Attributes:
         regions: images to find the regions in, in the data's order, the same at every seed.

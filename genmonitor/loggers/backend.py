@@ -23,7 +23,7 @@ _registered: list[type[Backend]] = []
 class Backend(ABC):
     """Sends what monitors publish to one Lightning logger; a subclass registers itself by being defined.
 
-    A subclass implements `handles` and whichever `log_…` methods its kind of experiment has a place for; the others do
+    A subclass implements `handles` and whichever `log_…` methods its kind of experiment has a place for. The others do
     nothing, but that scalars go to `log_metrics`, which every Lightning logger has. Any method may raise: the user is
     warned once, and neither training nor the other loggers are affected.
 

@@ -237,8 +237,8 @@ class Publisher:
         self.notes.add(alert.text, alert=about)
         told = Alert(clean(alert.title), clean(alert.text))
         self._loggers.each(lambda x: x.log_alert(told, self.notes.step))
-        if (on_alert := self._on_alert) is not None:
-            self.attempt(lambda: on_alert(alert.text))
+        if self._on_alert is not None:
+            self.attempt(partial(self._on_alert, alert.text))
 
     def write_report(self) -> None:
         """Write the run's file with the notes, and the page, once this fit has an evaluation."""
@@ -254,7 +254,8 @@ class Publisher:
     def finish(self, last: bool = False) -> None:
         """Send the page, and have the loggers send what they collected; `last` is True at the end of a run."""
         step = int(self.evaluations[-1]["values"]["step"]) if last else self.notes.step
-        if (page := self.page) is not None:
+        page = self.page
+        if page is not None:
             self._loggers.each(lambda x: x.log_page(page, step, last))
         self._loggers.each(lambda x: x.finish_evaluation(step))
 

@@ -90,7 +90,7 @@ class TensorBoardBackend(Backend):
 def as_markdown(text: str) -> str:
     """Write text so that Markdown shows it as it is: neither Markdown nor HTML in it has an effect.
 
-    Every ASCII character but letters, digits and spaces becomes its HTML entity, which both leave alone; what cannot be
+    Every ASCII character but letters, digits and spaces becomes its HTML entity, which both leave alone. What cannot be
     printed, such as marks that turn the direction of writing, becomes the replacement character.
 
     Example:

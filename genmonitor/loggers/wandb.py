@@ -109,7 +109,7 @@ class WandbBackend(Backend):
             self.experiment.log({STEP: step}, commit=True)
 
     def _log(self, values: Mapping[str, Any], step: int) -> None:
-        if (begun := _begun.get(self.experiment, step)) != step:
-            self.finish_evaluation(begun)
+        if _begun.get(self.experiment, step) != step:
+            self.finish_evaluation(_begun[self.experiment])
         self.experiment.log({**{self.key(tag): value for tag, value in values.items()}, STEP: step}, commit=False)
         _begun[self.experiment] = step

@@ -263,7 +263,7 @@ class Monitor:
                 raise
             self._skip(error, moment, comm)
             return None
-        self.failures.succeeded()
+        self.failures.reset()
         key = self.evaluator.best_key
         self.is_best = key is not None and commits and all(record[key] < x.get(key, math.inf) for x in self.history)
         self.history.append(record)

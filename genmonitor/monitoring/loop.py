@@ -157,8 +157,8 @@ class LoopMonitor(Monitor):
         """Draw samples, evaluate them and publish what was found; every process calls it.
 
         Args:
-            sample: a function from n to n images [n, C, H, W], or, for an evaluator with prompts, from prompts, a list
-                of strings or labels as int64 [n], to an image for each; or a Module with a method `sample(n)` or
+            sample: a function from n to n images [n, C, H, W]; for an evaluator with prompts one from prompts, a list
+                of strings or labels as int64 [n], to an image for each. Or a Module with a method `sample(n)` or
                 `sample_prompts(prompts)`. With several processes draw from the module inside of
                 DistributedDataParallel, which may wait for the others in each forward pass.
             module: the networks that a function draws with, one or several: they are in eval mode and without gradients

@@ -77,10 +77,6 @@ class FailurePolicy:
         """Whether so many evaluations failed in a row that no other is tried."""
         return self.count >= MAX_FAILURES
 
-    def succeeded(self) -> None:
-        """Take note of a success."""
-        self.count, self.not_finite = 0, False
-
     def failed(self) -> bool:
         """Take note of a failure; return whether it is the one that switches the monitor off."""
         self.count += 1
@@ -100,7 +96,7 @@ class FailurePolicy:
             self.count = 0
 
     def reset(self) -> None:
-        """Begin a new run."""
+        """Forget failures, after a success and in a new run."""
         self.count, self.not_finite = 0, False
 
     def state_dict(self) -> dict[str, Any]:

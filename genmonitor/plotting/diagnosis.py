@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -143,18 +144,30 @@ def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], s
         add_outline(ax, segments + np.array(corner), _MARK, 1.2, "white")
 
 
+def parts_of(shares: Mapping[str, float], proportions: float) -> dict[str, float]:
+    """Return the parts of a distance, in [0, 1]: those of faults, wrong proportions, and what neither explains.
+
+    Args:
+        shares: of the faults by their words.
+        proportions: share that right images in wrong proportions explain.
+
+    >>> parts_of({"blurred": 0.75}, 0.0)
+    {'blurred': 0.75, 'not explained': 0.25}
+    """
+    parts = {name: max(share, 0.0) for name, share in {**shares, "wrong proportions": proportions}.items()}
+    explained = sum(parts.values())
+    parts["not explained"] = max(0.0, 1 - explained)
+    return {name: part / max(1.0, explained) for name, part in parts.items() if part >= 0.005}
+
+
 def _draw_shares(ax: Axes, shares: Mapping[str, float], proportions: float) -> None:
-    """Draw a bar of what the distance is made of: faults, proportions, and what neither explains."""
-    blues = ("#0072B2", "#56B4E9", "#009E73")
-    parts = {name: (max(share, 0.0), color) for (name, share), color in zip(shares.items(), blues, strict=False)}
-    parts["wrong proportions"] = max(proportions, 0.0), "#E69F00"
-    whole = max(1.0, sum(share for share, _ in parts.values()))
-    parts["not explained"] = whole - sum(share for share, _ in parts.values()), "#D9D9D9"
-    left = 0.0
-    for name, (share, color) in parts.items():
-        label = f"{name}: {100 * share / whole:.0f} %" if share >= 0.005 else None
-        ax.barh(0, share / whole, left=left, color=color, height=1, linewidth=0, label=label)
-        left += share / whole
+    """Draw a bar of what the distance is made of."""
+    colors = {"wrong proportions": "#E69F00", "not explained": "#D9D9D9"}
+    blues, left = cycle(("#0072B2", "#56B4E9", "#009E73")), 0.0
+    for name, part in parts_of(shares, proportions).items():
+        label = f"{name}: {100 * part:.0f} %"
+        ax.barh(0, part, left=left, color=colors.get(name) or next(blues), height=1, linewidth=0, label=label)
+        left += part
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderpad": 0, "borderaxespad": 0.3}
     ax.legend(**place, ncols=5, frameon=False, fontsize=9.5, labelcolor=INK, handlelength=1, columnspacing=1.5)
     ax.set(xlim=(0, 1), ylim=(-0.5, 0.5), xticks=[], yticks=[])

@@ -25,8 +25,6 @@ from genmonitor.plotting.style import (
     to_tiles,
 )
 
-MODEL = cluster_color(4)
-
 
 def mode_samples(
     shares: Sequence[float],
@@ -55,7 +53,9 @@ def mode_samples(
         add_text(figure, xs[c], 84, head)
     for row in range(rows):
         top = 92 + row * (height + gap + text)
-        add_text(figure, 18, top + height / 2, f"mode {row + 1}\n{100 * shares[row]:.0f} %", MODEL, va="center")
+        add_text(
+            figure, 18, top + height / 2, f"mode {row + 1}\n{100 * shares[row]:.0f} %", cluster_color(4), va="center"
+        )
         for c in range(columns):
             add_picture(figure, xs[c], top, tiles[row * columns + c])
             if prompts is not None:

@@ -16,6 +16,7 @@ from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import lookup
 from genmonitor.evaluation.words import percent, with_strength
 from genmonitor.functional.diagnosis.kinds import KINDS
+from genmonitor.plotting.diagnosis import parts_of
 from genmonitor.plotting.style import boundaries
 from genmonitor.report.run import RATIO, MonitorRun, Note
 
@@ -130,14 +131,12 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
 
 def _shares(finding: Finding, record: dict[str, float], whole: bool) -> list[tuple[str, float]]:
     """Return what the distance is made of; nothing where nothing was explained."""
-    parts = [(with_strength(kind), max(kind.share, 0.0)) for kind in finding.kinds]
-    if whole and not any(kind.name == "modes" for kind in finding.kinds):
-        parts.append(("wrong proportions", max(record.get("proportions", 0.0), 0.0)))
-    total = sum(share for _, share in parts)
-    if not total or finding.fine:
+    shares = {with_strength(kind): kind.share for kind in finding.kinds}
+    told = whole and not any(kind.name == "modes" for kind in finding.kinds)
+    proportions = record.get("proportions", 0.0) if told else 0.0
+    if finding.fine or max(proportions, *shares.values(), 0.0) <= 0:
         return []
-    parts.append(("not explained", max(0.0, 1 - total)))
-    return [(name, share / max(total, 1.0)) for name, share in parts if share >= 0.005]
+    return list(parts_of(shares, proportions).items())
 
 
 def _outline(mask: Tensor) -> str:

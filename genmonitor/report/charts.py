@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from genmonitor.evaluation.findings import verdict_of
@@ -118,16 +119,9 @@ def map_of(run: MonitorRun) -> dict[str, Any] | None:
 
 def _path(mask: Tensor) -> str:
     """Return a mask [h, w] as an SVG path of one rectangle per run of sites in a row."""
-    parts = []
-    for y, row in enumerate(mask.tolist()):
-        start = None
-        for x, inside in enumerate([*row, False]):
-            if inside and start is None:
-                start = x
-            elif not inside and start is not None:
-                parts.append(f"M{start} {y}h{x - start}v1h{start - x}z")
-                start = None
-    return "".join(parts)
+    edges = np.diff(np.pad(mask.numpy().astype(int), ((0, 0), (1, 1))))
+    runs = np.concatenate([np.argwhere(edges == 1), np.argwhere(edges == -1)[:, 1:]], axis=1).tolist()
+    return "".join(f"M{start} {y}h{end - start}v1h{start - end}z" for y, start, end in runs)
 
 
 def region_rows(run: MonitorRun) -> list[dict[str, Any]]:

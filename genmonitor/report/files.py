@@ -15,6 +15,11 @@ REPORT = "report.html"
 HISTORY = "history.csv"
 
 
+def run_prefixes(paths: Iterable[Path]) -> set[str]:
+    """Return the prefixes of the monitors that left the file of a run among these."""
+    return {match[1] for match in (RUN.fullmatch(path.name) for path in paths) if match}
+
+
 def safe(name: str) -> str:
     """Return what can begin a file's name: whatever a file name should not hold becomes an underscore.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import atomic_write, write_json
-from genmonitor.report.files import RUN, file_stem, own_files, owner, run_file, safe
+from genmonitor.report.files import file_stem, own_files, owner, run_file, run_prefixes, safe
 from genmonitor.report.page import write_report
 from genmonitor.report.pictures import describe_strip, encode_strip, render
 
@@ -133,8 +133,7 @@ class RunFolder:
 
     def _mine(self, prefix: str) -> list[Path]:
         files = own_files(self.path)
-        prefixes = {match[1] for path in files if (match := RUN.fullmatch(path.name))} | {safe(prefix)}
-        return [path for path in files if owner(path, prefixes) == safe(prefix)]
+        return [path for path in files if owner(path, {*run_prefixes(files), safe(prefix)}) == safe(prefix)]
 
     def file(self, name: str) -> Path:
         """Return the path of a file, in a folder that is there."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a monitor leaves of its run, one JSON file, and reading it with the pictures beside it.
 
-A run may have been cut short and its folder edited or copied from anywhere: a file that is not as it was written is
+A run may have been cut short and its folder edited or copied from anywhere. A file that is not as it was written is
 named and left out, links are not followed, and nothing is unpickled.
 """
 
@@ -20,7 +20,7 @@ from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.values import ValueSpec, by_key, lookup
 from genmonitor.partition import PixelPartition
-from genmonitor.report.files import BY_EPOCH, FOLDER, RUN, own_files, owner, safe
+from genmonitor.report.files import BY_EPOCH, FOLDER, own_files, owner, run_prefixes, safe
 
 REMEDY = "It was edited or damaged: take it out of the folder, or put back the file that the run wrote."
 
@@ -229,7 +229,7 @@ def find_folder(run: Path) -> Path:
         FileNotFoundError: if there is none, naming the runs below where there are some.
     """
     for folder in (run, *reversed(versions_in(run, FOLDER))):
-        if any(RUN.fullmatch(path.name) for path in own_files(folder)):
+        if run_prefixes(own_files(folder)):
             return folder
     found = run.glob(f"**/{FOLDER}/*_run.json") if run.is_dir() else []
     below = sorted({path.parent.parent for path in found})
@@ -255,7 +255,7 @@ def versions_in(run: Path, name: str) -> list[Path]:
 def read_run(folder: Path) -> Run:
     """Read what every monitor left in a folder."""
     files = {path.name: path for path in own_files(folder)}
-    prefixes = {match[1] for name in files if (match := RUN.fullmatch(name))}
+    prefixes = run_prefixes(files.values())
     monitors: list[MonitorRun] = []
     unreadable: list[str] = []
     for prefix in sorted(prefixes):

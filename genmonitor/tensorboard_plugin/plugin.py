@@ -88,7 +88,8 @@ def find_pages(logdir: Path) -> dict[str, Path]:
     pages, seen = {}, set()
     for folder, below, _ in os.walk(logdir, followlinks=True):
         below[:] = sorted(name for name in below if not name.startswith("."))
-        if (real := os.path.realpath(folder)) in seen:
+        real = os.path.realpath(folder)
+        if real in seen:
             below.clear()
             continue
         seen.add(real)

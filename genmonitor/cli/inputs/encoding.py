@@ -180,7 +180,8 @@ def _check_together(sets: Sequence[Outputs]) -> None:
             )
         if first.images is None or other.images is None:
             continue
-        if doubt := range_doubt(other.images.some(), first.images.some()):
+        doubt = range_doubt(other.images.some(), first.images.some())
+        if doubt:
             raise ValueError(
                 f"Expected {first.where} and {other.where} in one value range, but {doubt}. Scale one of them."
             )

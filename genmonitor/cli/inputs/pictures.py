@@ -164,8 +164,9 @@ def _members(path: Path, name: str) -> list[Picture]:
         raise ValueError(
             f"Expected a whole tar file without compression, but {path} is not: {error}. Write it again."
         ) from error
-    if link := next((x.name for x in members if not x.isfile()), None):
-        raise ValueError(f"Expected image files in {path}, but {link} is none, such as a link. Pack what it leads to.")
+    links = [x.name for x in members if not x.isfile()]
+    if links:
+        raise ValueError(f"Expected image files in {path}, but {links[0]} is none, such as a link. Pack its target.")
     return [
         Picture(str(PurePosixPath(name, x.name)), f"{path}/{x.name}", partial(_part, path, x.offset_data, x.size))
         for x in members
