@@ -21,7 +21,7 @@ class DisagreementMonitor(PromptedMonitor):
 
     The reference is the real images of the same prompts ("data") or the model as it was, at the start of training
     ("start") or at the previous evaluation ("previous"). The first evaluation is compared with the start. Those models
-    have the seeds of the current samples: what differs is the model alone, and a model that has not moved gives 0. Against
+    have the seeds of the current samples: the model alone differs, and one that has not moved gives 0. Against
     "data" real images would be above 0 too, since they are others: about at the baseline.
 
     The keys: `disagreement/top_1`, … the largest positive eigenvalues of PromptSplit, modes of outputs and prompts that

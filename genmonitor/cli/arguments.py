@@ -88,6 +88,12 @@ def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_setup_argument(parser: argparse.ArgumentParser, returns: str) -> None:
+    """Add the option for the user's function that makes a training again, and returns what the help says."""
+    text = f"a function without arguments that returns {returns}"
+    parser.add_argument("--setup", metavar="FILE.py:FUNCTION", type=nonempty, required=True, help=text)
+
+
 def add_settings(parser: argparse.ArgumentParser, kind: type[Settings], *names: str) -> None:
     """Add the options of settings, as the fields of their class declare them; the class keeps the defaults.
 

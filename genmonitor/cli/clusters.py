@@ -35,12 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("images", metavar="IMAGES", type=nonempty, help=IMAGES)
     add_settings(parser, RegionSettings, "n_clusters", "linkage", "patch_size", "batch_estimator")
-    add(
-        "--n-images",
-        type=whole_number(4),
-        metavar="N",
-        help="use at most N images, evenly spread (default: what half a minute allows, 1000 to 5000)",
-    )
+    text = "use at most N images, evenly spread (default: what half a minute allows, 1000 to 5000)"
+    add("--n-images", type=whole_number(4), metavar="N", help=text)
     add_folder_arguments(parser)
     add("--out", type=nonempty_path, default=Path("runs/clusters"), metavar="FOLDER", help="(default: runs/clusters)")
 

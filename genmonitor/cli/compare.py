@@ -31,10 +31,7 @@ from genmonitor.evaluation.classes import P_CLASS, class_table
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition, load_partition, region_key
-from genmonitor.report.folder import RunFolder
 from genmonitor.report.page import WHICH_IS_CLOSER
-
-PREFIX = "cms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,37 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("real", metavar="REAL", type=nonempty, help=f"real images not used for training: {IMAGES}")
     add("fake", metavar="FAKE", type=nonempty, help="generated images, in the same form")
-    add(
-        "other",
-        metavar="OTHER",
-        nargs="?",
-        type=nonempty,
-        help="images of another model; the result says which of the two is closer to REAL",
-    )
+    text = "images of another model; the result says which of the two is closer to REAL"
+    add("other", metavar="OTHER", nargs="?", type=nonempty, help=text)
     add("--paired", action="store_true", help="image i of FAKE and of OTHER share their seed or prompt")
-    add(
-        "--labels",
-        metavar="LABELS",
-        type=nonempty,
-        help="classes of the images of FAKE; the result names the class that is wrong. Either `folders` (the name of "
-        "each image's folder), a .npy file of whole numbers, or a file as for `genmonitor diversity --prompts`",
-    )
+    text = "classes of the images of FAKE; the result names the class that is wrong"
+    forms = "the name of each image's folder), a .npy file of whole numbers, or a file as for `diversity --prompts`"
+    add("--labels", metavar="LABELS", type=nonempty, help=f"{text}. Either `folders` ({forms}")
     add("--real-labels", metavar="LABELS", type=nonempty, help="classes of the images of REAL (default: --labels)")
     add("--train", metavar="TRAIN", type=nonempty, help="training images of the generator, to look for copies of them")
     # of the other settings one comparison has no use, or they are no words
     add_settings(parser, RegionSettings, "partition", "n_clusters", "n_cluster_images", "linkage", "batch_estimator")
     add_settings(parser, RegionSettings, "patch_size", "block_size", "n_samples", "aligned", "seed")
     add_folder_arguments(parser)
-    add(
-        "--fail-if",
-        type=condition,
-        metavar="CONDITION",
-        action="append",
-        default=[],
-        help='exit with status 1 if a value of FAKE meets it: NAME < NUMBER (or <=, >, >=), such as "p < 0.01". p, '
+    text = (
+        'exit with status 1 if a value of FAKE meets it: NAME < NUMBER (or <=, >, >=), such as "p < 0.01". p, '
         "error_ratio, share, structure and texture stand for any region or the image, error_ratio_2 for one region. "
-        "p_worse is small where OTHER is closer to REAL. May be repeated",
+        "p_worse is small where OTHER is closer to REAL. May be repeated"
     )
+    add("--fail-if", type=condition, metavar="CONDITION", action="append", default=[], help=text)
     add("--junit", metavar="FILE", type=Path, help="write the conditions of --fail-if as test cases, for a CI system")
     results.add_out_argument(parser, "compare")
 
@@ -83,9 +67,8 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
     results.check_out(args.out)
     if args.junit is not None:
         _check_file(args.junit)
-    if args.partition is not None:
-        args.partition = _read_partition(args.partition)
-    regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
+    partition = None if args.partition is None else _read_partition(args.partition)
+    regions = ["cluster_1", "constant"] if partition is None else [*partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])
     with show_progress("reading images") as progress, comm.all_ranks_or_none():
         sets = [
@@ -95,15 +78,23 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
         train = None if args.train is None else read_images(args.train, args.size, progress, args.skip_bad)
         images = [images_of(x) for x in sets]
     with show_progress("comparing") as progress:
-        settings = RegionSettings.of(**given_settings(args, RegionSettings))
+        settings = RegionSettings.of(**given_settings(args, RegionSettings) | {"partition": partition})
         given = {**given_labels, "train": train, "paired": args.paired, "comm": comm, "progress": progress}
         comparison = compare(*images, settings=settings, device=default_device(), **given)
     names = apart(*filter(None, (args.fake, args.other)))
     comparison = replace(
         comparison, names=names, notes=(*comparison.notes, *notes, *(note for x in sets for note in x.notes))
     )
-    with show_progress("writing the report"):
-        written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
+    manifest = {
+        "baseline": comparison.baseline,
+        "heading": f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}",
+        "real_images": args.real,
+        "generated_images": args.fake,
+        "other_images": args.other,
+        "n_samples": comparison.n_samples,
+        "differences": comparison.differences,
+    }
+    written = results.publish(args, "compare", "cms", _measurement(comparison), manifest)
     labels = comparison.partition.labels
     found = {**comparison.to_dict(), "labels": labels.tolist(), **written}
     found["failed"] = failures(args.fail_if, *_gated(comparison))
@@ -151,40 +142,21 @@ def _worse(region: str) -> ValueSpec:
     return ValueSpec(region_key("p_worse", region), region=region)
 
 
-def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) -> None:
-    evaluator = comparison.evaluator
-    fitted = evaluator.presenter().fit_figures()
-    figures = {**comparison.diagnosis_figures(), **fitted, "samples": comparison.figure()}
-    for name, shown in comparison.shown_images().items():
-        folder.write_images(PREFIX, name, shown, step=0)
-    folder.write_images(PREFIX, "diagnosis", evaluator.presenter().shown_diagnosis(comparison.evaluations[0]), step=0)
+def _measurement(comparison: Comparison) -> Measurement:
+    presenter = comparison.evaluator.presenter()
     tables = {} if comparison.table is None else {WHICH_IS_CLOSER: comparison.table}
     if comparison.classes:
         tables["classes"] = class_table(comparison.classes)
-    found = Measurement(
+    return Measurement(
         title="Comparison",
         findings=comparison.findings,
         values=comparison.values,
         specs=comparison.specs,
         split=comparison.split,
         rows={},
-        figures=figures,
+        figures={**comparison.diagnosis_figures(), **presenter.fit_figures(), "samples": comparison.figure()},
         notes=comparison.notes,
-        evaluator=evaluator,
+        evaluator=comparison.evaluator,
         tables=tables,
+        images={**comparison.shown_images(), "diagnosis": presenter.shown_diagnosis(comparison.evaluations[0])},
     )
-    manifest = {
-        "baseline": comparison.baseline,
-        "monitor": "compare",
-        "heading": f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}",
-        "real_images": args.real,
-        "generated_images": args.fake,
-        "other_images": args.other,
-        "paired": args.paired,
-        "train": args.train,
-        "labels": args.labels,
-        "real_labels": args.real_labels,
-        "n_samples": comparison.n_samples,
-        "differences": comparison.differences,
-    }
-    results.write_measurement(folder, PREFIX, found, manifest)

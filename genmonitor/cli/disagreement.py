@@ -50,12 +50,8 @@ NAME, CHANCE = "disagreement", "(chance)"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    results.add_input_arguments(
-        parser,
-        "of a model",
-        f"{HELP}; of both models. Without prompts this is KEN",
-        others="outputs of the model to compare it with, of the same kind",
-    )
+    others = "outputs of the model to compare it with, of the same kind"
+    results.add_input_arguments(parser, "of a model", f"{HELP}; of both models. Without prompts this is KEN", others)
     add("--other-prompts", metavar="FILE", type=nonempty, help="prompts of OTHERS (default: those of --prompts)")
     add_sigma_arguments(parser, "by OTHERS' median distance", "by the median distance")
     add("--cosine", action="store_true", help="use cosine kernels instead of Gaussian ones")

@@ -42,20 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     results.add_input_arguments(parser, "generated")
-    add(
-        "--real",
-        metavar="OUTPUTS",
-        type=nonempty,
-        help="real outputs, for precision, recall, density, coverage and their own Vendi score",
-    )
+    text = "real outputs, for precision, recall, density, coverage and their own Vendi score"
+    add("--real", metavar="OUTPUTS", type=nonempty, help=text)
     add_sigma_arguments(parser, "the cosine kernel", "the cosine kernel")
-    add(
-        "--num-features",
-        metavar="R",
-        type=whole_number(1, MAX_FEATURES // 2),
-        default=1000,
-        help="frequencies of each Gaussian kernel's random Fourier features (default: 1000)",
-    )
+    text = "frequencies of each Gaussian kernel's random Fourier features (default: 1000)"
+    add("--num-features", metavar="R", type=whole_number(1, MAX_FEATURES // 2), default=1000, help=text)
     add_settings(parser, DiversitySettings, "rcond", "seed")
     results.add_out_argument(parser, NAME)
 

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from genmonitor._manifest import versions
-from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.cli.arguments import add_setup_argument, nonempty_path
 from genmonitor.cli.progress import show_progress
 from genmonitor.evaluation.tables import Table, aligned
 
@@ -18,27 +18,11 @@ from genmonitor.evaluation.tables import Table, aligned
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add(
-        "run",
-        metavar="RUN.json",
-        type=nonempty_path,
-        help="the file of a monitor's run, such as cms_run.json in a run's genmonitor folder",
-    )
-    add(
-        "--checkpoint",
-        metavar="CKPT",
-        type=nonempty_path,
-        required=True,
-        help="a checkpoint that was saved after an evaluation, which is measured again",
-    )
-    add(
-        "--setup",
-        metavar="FILE.py:FUNCTION",
-        type=nonempty,
-        required=True,
-        help="a function without arguments that returns (module, data, monitor) as for training, or (trainer, module, "
-        "data) with monitors in the trainer",
-    )
+    text = "the file of a monitor's run, such as cms_run.json in a run's genmonitor folder"
+    add("run", metavar="RUN.json", type=nonempty_path, help=text)
+    text = "a checkpoint that was saved after an evaluation, which is measured again"
+    add("--checkpoint", metavar="CKPT", type=nonempty_path, required=True, help=text)
+    add_setup_argument(parser, "(module, data, monitor) or (trainer, module, data) as for training, with the monitors")
 
 
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

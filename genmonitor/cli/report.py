@@ -23,15 +23,9 @@ NOTE = "Separate runs made these evaluations: alerts, and changes since the best
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    add = parser.add_argument
-    add(
-        "run",
-        metavar="RUN",
-        nargs="+",
-        type=nonempty_path,
-        help="the folder of a run, such as runs/dcgan-digits/version_0; or several to merge, such as those of the "
-        "tasks of an array job, each of which evaluated some checkpoints of one training",
-    )
+    add, text = parser.add_argument, "the folder of a run, such as runs/dcgan-digits/version_0; or several to merge"
+    tasks = "such as those of the tasks of an array job, each of which evaluated some checkpoints of one training"
+    add("run", metavar="RUN", nargs="+", type=nonempty_path, help=f"{text}, {tasks}")
     add("--out", metavar="FOLDER", type=nonempty_path, help="the folder of the merged run")
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from genmonitor.cli.progress import show_progress
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.results import ShownImages
 from genmonitor.evaluation.tables import Table, on_screen
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing
@@ -51,6 +53,7 @@ class Measurement:
         notes: sentences that the user should read.
         evaluator: writes the files that the manifest refers to.
         tables: further tables of the page.
+        images: which the page shows one by one, by name.
     """
 
     title: str
@@ -63,6 +66,7 @@ class Measurement:
     notes: Sequence[str]
     evaluator: Evaluator[Any] | None = None
     tables: Mapping[str, Table] = field(default_factory=dict)
+    images: Mapping[str, ShownImages | None] = field(default_factory=dict)
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, outputs: str, prompts: str = HELP, others: str = "") -> None:
@@ -83,13 +87,9 @@ def add_input_arguments(parser: argparse.ArgumentParser, outputs: str, prompts: 
 
 def add_out_argument(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the option for the folder of the result."""
-    parser.add_argument(
-        "--out",
-        type=nonempty_path,
-        metavar="FOLDER",
-        help="folder of the result, in place of an earlier result there (default: a new folder, "
-        f"runs/{command}/version_0, version_1 ...)",
-    )
+    default = f"(default: a new folder, runs/{command}/version_0, version_1 ...)"
+    text = f"folder of the result, in place of an earlier result there {default}"
+    parser.add_argument("--out", type=nonempty_path, metavar="FOLDER", help=text)
 
 
 def run_measurement(
@@ -121,21 +121,28 @@ def run_measurement(
     with show_progress("measuring") as progress:
         found = measure(args, sets, prompts, progress)
     manifest = {
-        "monitor": command,
         "heading": " beside ".join(places),
         "generated_images": args.outputs,
         "real_images": getattr(args, "real", None),
         "other_images": getattr(args, "others", None),
         "n_samples": len(sets[0]),
         "value_range": encoder_range(args, sets),
-        "arguments": {name: str(x) if isinstance(x, Path) else x for name, x in vars(args).items()},
     }
-    with show_progress("writing the page"):
-        written = write_result(
-            args.out, command, command, lambda folder: write_measurement(folder, command, found, manifest)
-        )
+    written = publish(args, command, command, found, manifest)
     result = {"finding": str(found.findings[0]), "values": found.values, **found.rows, "notes": found.notes, **written}
     return result, _as_text(found, result)
+
+
+def publish(
+    args: argparse.Namespace, command: str, prefix: str, found: Measurement, manifest: Mapping[str, Any]
+) -> Result:
+    """Write what a command measured; see `write_measurement` and `write_result`."""
+    arguments = json.loads(json.dumps(vars(args), default=str))
+    manifest = {"monitor": command, "arguments": arguments, **manifest}
+    with show_progress("writing the page"):
+        return write_result(
+            args.out, command, prefix, lambda folder: write_measurement(folder, prefix, found, manifest)
+        )
 
 
 def _as_text(found: Measurement, result: Result) -> str:
@@ -175,6 +182,8 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
         manifest: entries of the manifest that say of what.
     """
     folder.write_figures(prefix, found.figures, step=0)
+    for name, shown in found.images.items():
+        folder.write_images(prefix, name, shown, step=0)
     tables = {f"ranked {name}": as_table(rows) for name, rows in found.rows.items() if rows}
     evaluated: dict[str, Any] = {}
     if found.evaluator is not None:

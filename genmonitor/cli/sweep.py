@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.cli.arguments import add_setup_argument, nonempty, nonempty_path
 
 KEPT_WHEN_STOPPED = ". Finished evaluations are kept: run the same command again to continue"
 
@@ -18,21 +18,10 @@ KEPT_WHEN_STOPPED = ". Finished evaluations are kept: run the same command again
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add(
-        "run",
-        metavar="RUN",
-        nargs="+",
-        type=nonempty_path,
-        help="folder of a run, such as lightning_logs/version_3, whose .ckpt files are evaluated; or such files",
-    )
-    add(
-        "--setup",
-        metavar="FILE.py:FUNCTION",
-        type=nonempty,
-        required=True,
-        help="a function without arguments that returns (trainer, module, data), (module, data) or (module, data, "
-        "monitor) as for training; without a monitor, a PixelClusterMonitor evaluates",
-    )
+    text = "folder of a run, such as lightning_logs/version_3, whose .ckpt files are evaluated; or such files"
+    add("run", metavar="RUN", nargs="+", type=nonempty_path, help=text)
+    returns = "(trainer, module, data), (module, data) or (module, data, monitor) as for training"
+    add_setup_argument(parser, f"{returns}; without a monitor, a PixelClusterMonitor evaluates")
     add("--out", metavar="FOLDER", type=nonempty_path, help="where to write (default: RUN)")
     add("--device", metavar="D", type=nonempty, help="cpu, cuda, cuda:1 or mps (default: as in training)")
 

@@ -46,13 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     results.add_input_arguments(parser, "several of each prompt")
     add = parser.add_mutually_exclusive_group().add_argument
-    add(
-        "--calibration",
-        metavar="FILE",
-        type=nonempty_path,
-        help="calibration of this encoder: a file of --save-calibration, or the authors' cdf-xy.pt for DreamSim "
-        "(default: made from these outputs, which ranks the prompts and says no more)",
-    )
+    text = "calibration of this encoder: a file of --save-calibration, or the authors' cdf-xy.pt for DreamSim"
+    default = "(default: made from these outputs, which ranks the prompts and says no more)"
+    add("--calibration", metavar="FILE", type=nonempty_path, help=f"{text} {default}")
     add("--save-calibration", metavar="FILE", type=nonempty_path, help="save the calibration made of these outputs")
     results.add_out_argument(parser, NAME)
 

@@ -16,6 +16,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike, NDArray
+from torch.nn.functional import avg_pool2d
 
 from genmonitor._places import cluster_color as cluster_color
 from genmonitor._places import colorize as colorize
@@ -134,11 +135,8 @@ def thumbnails(images: NDArray[Any], value_range: tuple[float, float]) -> NDArra
     images = np.clip((images.astype(np.float32) - low) / (high - low), 0, 1)
     if images.shape[1] != 3:
         images = images.mean(1, keepdims=True).repeat(3, axis=1)
-    n, _, height, width = images.shape
-    step = -(-max(height, width) // 128)
-    height, width = height // step, width // step
-    blocks = images[..., : height * step, : width * step].reshape(n, 3, height, step, width, step)
-    return np.moveaxis(blocks.mean((3, 5)), 1, 3)
+    step = -(-max(images.shape[2:]) // 128)
+    return avg_pool2d(torch.from_numpy(images), step).permute(0, 2, 3, 1).numpy()
 
 
 def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:

@@ -29,35 +29,16 @@ PIXELS = "pixels"
 def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how outputs and prompts are encoded."""
     add = parser.add_argument
-    add(
-        "--encoder",
-        metavar="NAME",
-        type=nonempty,
-        default=PIXELS,
-        help=f"encoder of images: {', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels "
-        "(default: pixels)",
-    )
-    add(
-        "--text-encoder",
-        metavar="NAME",
-        type=nonempty,
-        help=f"encoder of prompts: {', '.join(TEXT_MODELS)}, the folder of a saved "
-        "model, or tf-idf, which needs no model (default: each distinct prompt is a class of its own)",
-    )
+    models = f"{', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels (default: pixels)"
+    add("--encoder", metavar="NAME", type=nonempty, default=PIXELS, help=f"encoder of images: {models}")
+    models = f"{', '.join(TEXT_MODELS)}, the folder of a saved model, or tf-idf, which needs no model"
+    default = "(default: each distinct prompt is a class of its own)"
+    add("--text-encoder", metavar="NAME", type=nonempty, help=f"encoder of prompts: {models} {default}")
     add_folder_arguments(parser)
-    add(
-        "--value-range",
-        type=number_within("a number"),
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-        help="range of the images' values, for the encoder (default: 0 1)",
-    )
-    add(
-        "--cache",
-        metavar="FOLDER",
-        type=nonempty_path,
-        help="cache features in FOLDER, so that nothing is encoded twice",
-    )
+    text = "range of the images' values, for the encoder (default: 0 1)"
+    add("--value-range", type=number_within("a number"), nargs=2, metavar=("LOW", "HIGH"), help=text)
+    text = "cache features in FOLDER, so that nothing is encoded twice"
+    add("--cache", metavar="FOLDER", type=nonempty_path, help=text)
     add("--batch-size", type=whole_number(1), default=100, metavar="N", help="outputs per batch (default: 100)")
 
 
