@@ -296,9 +296,8 @@ class GenerativeMonitor(Monitor, Callback):
     def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
         """Have the training left alone inside the block, with its data, and report what had to be put back."""
         average = averaged_model(find_weight_averaging(trainer))
-        others: dict[str, Any] = {
-            type(x).__name__: x for x in (*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks)
-        }
+        callbacks = (*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks)
+        others: dict[str, Any] = {type(callback).__name__: callback for callback in callbacks}
         others |= {f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)}
         trained = Trained(
             pl_module,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -12,9 +13,7 @@ from typing import Any
 
 from genmonitor.evaluation.settings import Settings
 
-IMAGES = (
-    "a folder of image files or of tar files of these, one such tar file, or a file .npy, .npz, .pt or .safetensors"
-)
+IMAGES = "a folder of image files or tar files of these, one such tar file, or a .npy, .npz, .pt or .safetensors file"
 MAX_SEED = 2**63 - 1
 
 
@@ -80,21 +79,20 @@ def number_within(
     return parse
 
 
-def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+def add_folder_arguments(parser: ArgumentParser) -> None:
     """Add the options that say how the pictures of a folder are read."""
     parser.add_argument("--size", type=whole_number(1), metavar="S", help="crop and resize a folder's images to SxS")
-    parser.add_argument(
-        "--skip-bad", action="store_true", help="leave out image files that cannot be read, with a note"
-    )
+    text = "leave out image files that cannot be read, with a note"
+    parser.add_argument("--skip-bad", action="store_true", help=text)
 
 
-def add_setup_argument(parser: argparse.ArgumentParser, returns: str) -> None:
+def add_setup_argument(parser: ArgumentParser, returns: str) -> None:
     """Add the option for the user's function that makes a training again, and returns what the help says."""
     text = f"a function without arguments that returns {returns}"
     parser.add_argument("--setup", metavar="FILE.py:FUNCTION", type=nonempty, required=True, help=text)
 
 
-def add_settings(parser: argparse.ArgumentParser, kind: type[Settings], *names: str) -> None:
+def add_settings(parser: ArgumentParser, kind: type[Settings], *names: str) -> None:
     """Add the options of settings, as the fields of their class declare them; the class keeps the defaults.
 
     Args:
@@ -120,13 +118,13 @@ def add_settings(parser: argparse.ArgumentParser, kind: type[Settings], *names: 
             parser.add_argument(option, metavar="FILE", type=nonempty_path, help=text)
 
 
-def given_settings(args: argparse.Namespace, kind: type[Settings]) -> dict[str, Any]:
+def given_settings(args: Namespace, kind: type[Settings]) -> dict[str, Any]:
     """Return the arguments given that are settings of a kind: the others keep its defaults."""
     values = {field.name: getattr(args, field.name, None) for field in fields(kind)}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def add_sigma_arguments(parser: argparse.ArgumentParser, of_outputs: str, of_prompts: str) -> None:
+def add_sigma_arguments(parser: ArgumentParser, of_outputs: str, of_prompts: str) -> None:
     """Add the options for the widths of both Gaussian kernels, within what float32 holds of 1 / (2 sigma^2).
 
     Args:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,14 @@ from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.report.run import MonitorRun, find_folder, read_run
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("run", metavar="RUN", type=nonempty_path, help="the folder of a run, such as runs/dcgan-digits/version_0")
     add("--prefix", metavar="P", type=nonempty, help="of the monitor to go by (default: the first that ranks)")
 
 
-def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Find the evaluation to keep, and its checkpoint."""
     from genmonitor.callbacks.integration.checkpoints import find_files, read_checkpoint
 

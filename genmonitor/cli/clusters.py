@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from genmonitor._formatting import as_sentence
@@ -30,7 +30,7 @@ from genmonitor.plotting import pixel_clusters as plots
 from genmonitor.report.folder import RunFolder
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("images", metavar="IMAGES", type=nonempty, help=IMAGES)
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=nonempty_path, default=Path("runs/clusters"), metavar="FOLDER", help="(default: runs/clusters)")
 
 
-def run(args: argparse.Namespace) -> tuple[Result, str]:
+def run(args: Namespace) -> tuple[Result, str]:
     """Find the clusters, and write the partition and its figures."""
     check_writable(args.out)
     with show_progress("reading images") as progress:
@@ -57,10 +57,8 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
         found = find_clusters(images, kernel, of.n_clusters, of.patch_size, progress, of.linkage, of.batch_estimator)
     partition, stability = found.partition, found.stability
     folder, labels = RunFolder(args.out), partition.pixel_labels()
-    figures = {
-        "map": plots.cluster_map(labels, image=images.mean(0).cpu()),
-        "cka": plots.cka_matrix(found.cka, partition.labels),
-    }
+    drawn_map = plots.cluster_map(labels, image=images.mean(0).cpu())
+    figures = {"map": drawn_map, "cka": plots.cka_matrix(found.cka, partition.labels)}
     with show_progress("drawing them"), signals_deferred():
         drawn = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
         partition.save(folder.path / "partition.npz")

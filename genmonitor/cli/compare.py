@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from genmonitor.partition import PixelPartition, load_partition, region_key
 from genmonitor.report.page import WHICH_IS_CLOSER
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("real", metavar="REAL", type=nonempty, help=f"real images not used for training: {IMAGES}")
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, "compare")
 
 
-def run(args: argparse.Namespace) -> tuple[Result, str]:
+def run(args: Namespace) -> tuple[Result, str]:
     """Compare, and write figures, a manifest and the report."""
     comm = current_processes()
     results.check_out(args.out)
@@ -71,9 +71,8 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
     regions = ["cluster_1", "constant"] if partition is None else [*partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])
     with show_progress("reading images") as progress, comm.all_ranks_or_none():
-        sets = [
-            read_outputs(x, args.size, progress, IMAGES, args.skip_bad) for x in (args.real, args.fake, args.other) if x
-        ]
+        places = filter(None, (args.real, args.fake, args.other))
+        sets = [read_outputs(place, args.size, progress, IMAGES, args.skip_bad) for place in places]
         given_labels, notes = _labels(args, sets)
         train = None if args.train is None else read_images(args.train, args.size, progress, args.skip_bad)
         images = [images_of(x) for x in sets]
@@ -82,9 +81,8 @@ def run(args: argparse.Namespace) -> tuple[Result, str]:
         given = {**given_labels, "train": train, "paired": args.paired, "comm": comm, "progress": progress}
         comparison = compare(*images, settings=settings, device=default_device(), **given)
     names = apart(*filter(None, (args.fake, args.other)))
-    comparison = replace(
-        comparison, names=names, notes=(*comparison.notes, *notes, *(note for x in sets for note in x.notes))
-    )
+    notes = (*comparison.notes, *notes, *(note for x in sets for note in x.notes))
+    comparison = replace(comparison, names=names, notes=notes)
     manifest = {
         "baseline": comparison.baseline,
         "heading": f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}",
@@ -119,7 +117,7 @@ def _read_partition(path: Path) -> PixelPartition:
         ) from error
 
 
-def _labels(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+def _labels(args: Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
     """Return the labels of both sides by argument, and what to say of them."""
     if args.labels is None and args.real_labels is None:
         return {}, ()

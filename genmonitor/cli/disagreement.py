@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -47,7 +47,7 @@ from genmonitor.plotting.style import Drawing
 NAME, CHANCE = "disagreement", "(chance)"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     others = "outputs of the model to compare it with, of the same kind"
@@ -59,12 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> tuple[Result, str]:
+def run(args: Namespace) -> tuple[Result, str]:
     """Measure, and write figures, tables, a manifest and the page."""
     return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure)
 
 
-def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
+def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
     """Return the prompts of both sides, one side after the other; None where there are none."""
     if args.other_prompts is not None and args.prompts is None:
         raise ValueError("Expected --prompts with --other-prompts, but got none. Give those of OUTPUTS.")
@@ -82,9 +82,7 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
     return None if first is None or second is None else first + second
 
 
-def _measure(
-    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
-) -> Measurement:
+def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress) -> Measurement:
     if args.cosine:
         check_not_zero(sets)
     evaluator, comm = _evaluator(args, sets, prompts), current_processes()
@@ -123,7 +121,7 @@ def _measure(
     )
 
 
-def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> DisagreementEvaluator:
+def _evaluator(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> DisagreementEvaluator:
     """Make the evaluator of both sides' samples, numbered through; without prompts all share one, and this is KEN."""
 
     def kernel(sigma: float | None) -> Kernel:
@@ -169,10 +167,8 @@ def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows
     names, rows = _titles(sets), []
     for owner, modes in zip(names, (found.top, found.bottom), strict=True):
         for mode in modes:
-            row: dict[str, Any] = {
-                "eigenvalue": f"{mode.eigenvalue:+.4f}",
-                "only in": owner if found.beyond_chance(mode) else CHANCE,
-            }
+            only = owner if found.beyond_chance(mode) else CHANCE
+            row: dict[str, Any] = {"eigenvalue": f"{mode.eigenvalue:+.4f}", "only in": only}
             if prompts is not None:
                 row["prompts"] = [cut(prompt, 40) for prompt, _ in most_of(mode.prompts)]
             for name, side, chosen in zip(names, sets, (mode.samples, mode.reference_samples), strict=True):
@@ -215,9 +211,7 @@ def _drawn_modes(found: Disagreement, images: tuple[ImageSet, ImageSet]) -> list
     """Return the largest modes of either sign with the images of both sides that show them."""
 
     def sides(mode: Mode) -> PromptSides:
-        chosen = (mode.samples, mode.reference_samples)
-        return PromptSides(
-            "", mode.eigenvalue, *(thumbnail(x.read(rows)) for x, rows in zip(images, chosen, strict=True))
-        )
+        current, reference = thumbnail(images[0].read(mode.samples)), thumbnail(images[1].read(mode.reference_samples))
+        return PromptSides("", mode.eigenvalue, current, reference)
 
     return [ModePrompts(name, mode.eigenvalue, [sides(mode)]) for name, mode in found.named(DRAWN_MODES)]

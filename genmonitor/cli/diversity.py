@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import argparse
 import warnings
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ from genmonitor.plotting.style import Drawing
 NAME = "diversity"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     results.add_input_arguments(parser, "generated")
@@ -51,13 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> tuple[Result, str]:
+def run(args: Namespace) -> tuple[Result, str]:
     """Measure, and write figures, a table, a manifest and the page."""
     places = [args.outputs, args.real] if args.real else [args.outputs]
     return results.run_measurement(NAME, args, places, _find_prompts, _measure)
 
 
-def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
+def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
     """Return the prompts, but refuse those that explain everything: as many classes as there are outputs."""
     prompts = read_prompts(args.prompts, sets[0])
     if prompts is None and args.prompt_sigma is not None:
@@ -73,9 +73,7 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
     return prompts
 
 
-def _measure(
-    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
-) -> Measurement:
+def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress) -> Measurement:
     (outputs, *real), comm = sets, current_processes()
     _check_features(args, outputs)
     if args.sigma is None:
@@ -119,7 +117,7 @@ def _kernel(sigma: float | None) -> Kernel:
     return CosineKernel() if sigma is None else GaussianKernel.from_sigma(sigma)
 
 
-def _check_features(args: argparse.Namespace, outputs: Outputs) -> None:
+def _check_features(args: Namespace, outputs: Outputs) -> None:
     """Refuse features with too many values for a covariance."""
     size = 0 if outputs.features is None else outputs.features.shape[1]
     if args.sigma is None and size > MAX_FEATURES:

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(words: list[str], launched: Mapping[str, str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold characters that a terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="genmonitor",
         description="Says where an image generator is wrong and what it fails to vary.",
         epilog=EXAMPLES,
@@ -103,7 +104,7 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
     return _run(importlib.import_module(f"genmonitor.cli.{args.command}"), args, words, launched)
 
 
-def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched: Mapping[str, str]) -> int:
+def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[str, str]) -> int:
     """Run a command, print its result or why there is none, and return the exit status."""
     from genmonitor.distributed import FailedElsewhereError
 
@@ -186,7 +187,7 @@ def _sigterm_raises() -> Iterator[list[int]]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _format(args: argparse.Namespace, result: dict[str, Any], text: str) -> str:
+def _format(args: Namespace, result: dict[str, Any], text: str) -> str:
     """Return a result as JSON, as its first line, or as text whose long lines are broken between words."""
     from genmonitor.evaluation.tables import terminal_width
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import socket
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def launcher_hidden() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def processes_of(args: argparse.Namespace, words: Sequence[str], launched: Mapping[str, str]) -> Iterator[Group]:
+def processes_of(args: Namespace, words: Sequence[str], launched: Mapping[str, str]) -> Iterator[Group]:
     """Yield the processes that work on a command: this one, unless arguments say that there are others.
 
     Args:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
+from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stdout
 from typing import Any
 
@@ -15,7 +15,7 @@ from genmonitor.cli.progress import show_progress
 from genmonitor.evaluation.tables import Table, aligned
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     text = "the file of a monitor's run, such as cms_run.json in a run's genmonitor folder"
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_setup_argument(parser, "(module, data, monitor) or (trainer, module, data) as for training, with the monitors")
 
 
-def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Measure again and compare with what was logged."""
     from genmonitor.callbacks.replay import logged_evaluation, replay
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -21,7 +21,7 @@ from genmonitor.report.run import MonitorRun, read_run
 NOTE = "Separate runs made these evaluations: alerts, and changes since the best evaluation, are those of each run."
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add, text = parser.add_argument, "the folder of a run, such as runs/dcgan-digits/version_0; or several to merge"
     tasks = "such as those of the tasks of an array job, each of which evaluated some checkpoints of one training"
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FOLDER", type=nonempty_path, help="the folder of the merged run")
 
 
-def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Write the page."""
     if (len(args.run) > 1) != (args.out is not None):
         raise ValueError("--out FOLDER is required when merging several runs, and not allowed with one.")

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +69,7 @@ class Measurement:
     images: Mapping[str, ShownImages | None] = field(default_factory=dict)
 
 
-def add_input_arguments(parser: argparse.ArgumentParser, outputs: str, prompts: str = HELP, others: str = "") -> None:
+def add_input_arguments(parser: ArgumentParser, outputs: str, prompts: str = HELP, others: str = "") -> None:
     """Add the arguments for outputs and prompts.
 
     Args:
@@ -85,7 +85,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, outputs: str, prompts: 
     add_encoder_arguments(parser)
 
 
-def add_out_argument(parser: argparse.ArgumentParser, command: str) -> None:
+def add_out_argument(parser: ArgumentParser, command: str) -> None:
     """Add the option for the folder of the result."""
     default = f"(default: a new folder, runs/{command}/version_0, version_1 ...)"
     text = f"folder of the result, in place of an earlier result there {default}"
@@ -94,10 +94,10 @@ def add_out_argument(parser: argparse.ArgumentParser, command: str) -> None:
 
 def run_measurement(
     command: str,
-    args: argparse.Namespace,
+    args: Namespace,
     places: Sequence[str],
-    find_prompts: Callable[[argparse.Namespace, Sequence[Outputs]], PromptRows | None],
-    measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Progress], Measurement],
+    find_prompts: Callable[[Namespace, Sequence[Outputs]], PromptRows | None],
+    measure: Callable[[Namespace, Sequence[Outputs], PromptRows | None, Progress], Measurement],
 ) -> tuple[Result, str]:
     """Read outputs and prompts, encode and measure them, and write the result. Every process calls it.
 
@@ -133,9 +133,7 @@ def run_measurement(
     return result, _as_text(found, result)
 
 
-def publish(
-    args: argparse.Namespace, command: str, prefix: str, found: Measurement, manifest: Mapping[str, Any]
-) -> Result:
+def publish(args: Namespace, command: str, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> Result:
     """Write what a command measured; see `write_measurement` and `write_result`."""
     arguments = json.loads(json.dumps(vars(args), default=str))
     manifest = {"monitor": command, "arguments": arguments, **manifest}

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
@@ -15,7 +15,7 @@ from genmonitor.cli.arguments import add_setup_argument, nonempty, nonempty_path
 KEPT_WHEN_STOPPED = ". Finished evaluations are kept: run the same command again to continue"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     text = "folder of a run, such as lightning_logs/version_3, whose .ckpt files are evaluated; or such files"
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", metavar="D", type=nonempty, help="cpu, cuda, cuda:1 or mps (default: as in training)")
 
 
-def run(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Evaluate the checkpoints."""
     from genmonitor.callbacks.checkpoints.sweep import sweep
 

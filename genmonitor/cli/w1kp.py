@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import argparse
 import math
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,7 +42,7 @@ SPECS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     results.add_input_arguments(parser, "several of each prompt")
     add = parser.add_mutually_exclusive_group().add_argument
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> tuple[Result, str]:
+def run(args: Namespace) -> tuple[Result, str]:
     """Measure, and write a figure, a table, a manifest and the page."""
     if args.calibration is not None:
         _load_calibration(args.calibration, dim=1)  # refuses now what would fail once everything is encoded
@@ -76,7 +76,7 @@ def _load_calibration(path: Path, dim: int) -> W1KPCalibration:
         ) from error
 
 
-def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows:
+def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows:
     """Return the prompts; refuse to go on without two outputs of some prompt."""
     prompts = read_prompts(args.prompts, sets[0])
     if prompts is None:
@@ -86,9 +86,7 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
     return prompts
 
 
-def _measure(
-    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
-) -> Measurement:
+def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress) -> Measurement:
     (outputs,) = sets
     assert prompts is not None
     distinct, calibrated = Prompts(prompts.values), args.calibration is not None
@@ -106,7 +104,7 @@ def _measure(
     )
 
 
-def _measured(args: argparse.Namespace, outputs: Outputs, prompts: Prompts) -> tuple[list[PromptVariability], float]:
+def _measured(args: Namespace, outputs: Outputs, prompts: Prompts) -> tuple[list[PromptVariability], float]:
     """Return what is known of each prompt, and the p-value that they vary alike; save the calibration if asked to."""
     assert outputs.features is not None
     features = outputs.features.to(default_device())
@@ -142,7 +140,7 @@ def _finding(rows: Sequence[PromptVariability], values: dict[str, Any], calibrat
     return Finding(f"{text}.", Area(f"prompt {cut(first.prompt, 40)!r}"), "varies least", "w1kp", None, p)
 
 
-def _as_data(row: PromptVariability, outputs: Outputs, args: argparse.Namespace) -> dict[str, Any]:
+def _as_data(row: PromptVariability, outputs: Outputs, args: Namespace) -> dict[str, Any]:
     """Return what is known of a prompt; its level and reusability only under a calibration of other outputs."""
     known = {name: value for name, value in asdict(row).items() if value is not None}
     known["closest_pair"] = [outputs.label(number) for number in row.closest_pair]
@@ -151,7 +149,7 @@ def _as_data(row: PromptVariability, outputs: Outputs, args: argparse.Namespace)
     return known
 
 
-def _notes(args: argparse.Namespace, values: dict[str, Any]) -> list[str]:
+def _notes(args: Namespace, values: dict[str, Any]) -> list[str]:
     notes = []
     if args.calibration is None:
         notes.append(

@@ -109,9 +109,8 @@ class Sampler:
         if not batches:
             return torch.empty(0, *self._shape, device=model.device)
         with model.precision():
-            images = torch.cat(
-                [draw_batch(sample, batch, self.seed, lockstep, repair) for batch in progress(batches, "sampling")]
-            )
+            shown = progress(batches, "sampling")
+            images = torch.cat([draw_batch(sample, batch, self.seed, lockstep, repair) for batch in shown])
         if drawn != indices:
             rows = {index: row for row, index in reversed([*enumerate(drawn)])}
             images = images[[rows[index] for index in indices]]

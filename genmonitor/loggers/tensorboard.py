@@ -56,9 +56,8 @@ class TensorBoardBackend(Backend):
         plugin = SummaryMetadata.PluginData(plugin_name="scalars")
         for spec in values:
             if spec.about:
-                described = SummaryMetadata(
-                    summary_description=spec.about, plugin_data=plugin, data_class=DATA_CLASS_SCALAR
-                )
+                kind = {"plugin_data": plugin, "data_class": DATA_CLASS_SCALAR}
+                described = SummaryMetadata(summary_description=spec.about, **kind)
                 value = Summary.Value(tag=self.key(f"{prefix}/{spec.key}"), metadata=described)  # and no number yet
                 writer.add_summary(Summary(value=[value]), 0)
 

@@ -59,11 +59,8 @@ class WandbBackend(Backend):
         from PIL import Image
 
         caption = None if epoch is None else f"epoch {epoch}"
-        images = {
-            tag: wandb.Image(Image.open(io.BytesIO(png), formats=["PNG"]), caption=caption)
-            for tag, png in figures.items()
-        }
-        self._log(images, step)
+        pictures = {tag: Image.open(io.BytesIO(png), formats=["PNG"]) for tag, png in figures.items()}
+        self._log({tag: wandb.Image(picture, caption=caption) for tag, picture in pictures.items()}, step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Log a table with its pictures."""

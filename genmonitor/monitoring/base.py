@@ -168,9 +168,7 @@ class Monitor:
 
     # what subclasses call; every process does
 
-    def _fit_evaluator(
-        self, real: ImageSet, model: SampledModel, comm: Collective, progress: Progress = no_progress
-    ) -> None:
+    def _fit_evaluator(self, real: ImageSet, model: SampledModel, comm: Collective, progress: Progress) -> None:
         """Fit the evaluator to real images and some samples, and say what it has to say."""
         self._agree_on_settings(comm)
         with comm.all_ranks_or_none():

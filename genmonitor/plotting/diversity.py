@@ -53,9 +53,8 @@ def mode_samples(
         add_text(figure, xs[c], 84, head)
     for row in range(rows):
         top = 92 + row * (height + gap + text)
-        add_text(
-            figure, 18, top + height / 2, f"mode {row + 1}\n{100 * shares[row]:.0f} %", cluster_color(4), va="center"
-        )
+        label = f"mode {row + 1}\n{100 * shares[row]:.0f} %"
+        add_text(figure, 18, top + height / 2, label, cluster_color(4), va="center")
         for c in range(columns):
             add_picture(figure, xs[c], top, tiles[row * columns + c])
             if prompts is not None:
@@ -64,9 +63,7 @@ def mode_samples(
     return figure
 
 
-def least_varied(
-    rows: Sequence[tuple[str, float, str, Array]], value_range: tuple[float, float] = (0.0, 1.0)
-) -> Figure:
+def least_varied(rows: Sequence[tuple[str, float, str, Array]], value_range: tuple[float, float] = (0, 1)) -> Figure:
     """The prompts whose images are most alike: each with its W1KP, its closest pair and some other images.
 
     Args:

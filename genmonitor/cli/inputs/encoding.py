@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from genmonitor.images.sampler import Samples
 PIXELS = "pixels"
 
 
-def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
+def add_encoder_arguments(parser: ArgumentParser) -> None:
     """Add the options that say how outputs and prompts are encoded."""
     add = parser.add_argument
     models = f"{', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels (default: pixels)"
@@ -48,7 +48,7 @@ def default_device() -> torch.device:
 
 
 def encode(
-    args: argparse.Namespace, sets: Sequence[Outputs], device: torch.device, comm: Collective, progress: Progress
+    args: Namespace, sets: Sequence[Outputs], device: torch.device, comm: Collective, progress: Progress
 ) -> list[Outputs]:
     """Return outputs with their features, each encoded once, by one of the processes. Every process calls it.
 
@@ -85,7 +85,7 @@ def encode(
     return out
 
 
-def _encoder(args: argparse.Namespace, sets: Sequence[Outputs]) -> Encoder | None:
+def _encoder(args: Namespace, sets: Sequence[Outputs]) -> Encoder | None:
     """Return what encodes outputs that go together; None for embeddings."""
     _check_together(sets)
     first = sets[0]
@@ -103,7 +103,7 @@ def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Sample
     return Samples(features[:, :, None, None].to(device), torch.arange(first, first + len(features), device=device))
 
 
-def input_notes(args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[str]:
+def input_notes(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[str]:
     """Return notes on how outputs and prompts are compared."""
     notes = [note for x in sets for note in x.notes]
     notes += () if prompts is None else prompts.notes
@@ -114,7 +114,7 @@ def input_notes(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Prom
     return notes
 
 
-def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | None:
+def prompt_encoder(args: Namespace, prompts: PromptRows) -> Encoder | None:
     """Return the encoder of prompts; None for class labels."""
     if prompts.embeddings is not None:
         rows = dict(zip(prompts.values, prompts.embeddings, strict=True))
@@ -168,7 +168,7 @@ def _check_together(sets: Sequence[Outputs]) -> None:
             )
 
 
-def encoder_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[float, float] | None:
+def encoder_range(args: Namespace, sets: Sequence[Outputs]) -> tuple[float, float] | None:
     """Return the value range of an image encoder's images; None without such an encoder.
 
     Raises:

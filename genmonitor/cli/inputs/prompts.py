@@ -141,9 +141,8 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
         rows = split_lines(read_text(path))
     if not rows:
         raise ValueError(f"Expected prompts, but {path} has no row of them.")
-    prompts = [
-        row if isinstance(row, str) else pick(row, PROMPT_KEYS) if isinstance(row, dict) else None for row in rows
-    ]
+    lines = [{PROMPT_KEYS[0]: row} if isinstance(row, str) else row for row in rows]
+    prompts = [pick(line, PROMPT_KEYS) if isinstance(line, dict) else None for line in lines]
     for number, prompt in enumerate(prompts, start=1):
         if prompt is None or not str(prompt).strip():
             raise ValueError(
