@@ -168,9 +168,7 @@ def check_monotonic(name: str, value: object, low: float = -math.inf, high: floa
 def check_min_samples(name: str, value: Tensor, minimum: int = 2) -> None:
     """Refuse fewer samples than an estimate needs."""
     if len(value) < minimum:
-        raise ValueError(
-            f"Expected `{name}` to hold at least {minimum} samples, but got {len(value)}. Add more before computing."
-        )
+        raise ValueError(f"Expected `{name}` to hold at least {minimum} samples, but got {len(value)}. Add more.")
 
 
 def check_same_length(name_x: str, x: Sized, name_y: str, y: Sized) -> None:
@@ -312,9 +310,7 @@ def check_count(name: str, count: int, call: str) -> None:
 def check_some_prompts(count: int, outputs: int) -> None:
     """Refuse to average over no prompt."""
     if count == 0:
-        raise ValueError(
-            f"Expected a prompt with at least {outputs} outputs, but got none. Draw more outputs of each prompt."
-        )
+        raise ValueError(f"Expected a prompt with at least {outputs} outputs, but got none. Draw more outputs.")
 
 
 def check_whole_blocks(name: str, count: int, block_size: int | None) -> None:

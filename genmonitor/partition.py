@@ -305,9 +305,7 @@ def check_region_names(argument: str, names: Mapping[str, str], count: int | Non
         count: of clusters; None where that is not yet known.
     """
     if not isinstance(names, Mapping) or not all(isinstance(x, str) for pair in names.items() for x in pair):
-        raise TypeError(
-            f"Expected `{argument}` such as {{'cluster_1': 'eyes'}}, strings by strings, but got {names!r}."
-        )
+        raise TypeError(f"Expected `{argument}` like {{'cluster_1': 'eyes'}}, strings by strings, but got {names!r}.")
     found = dict(names)
     number = {name: re.fullmatch(r"cluster_([1-9]\d*)", name) for name in found}
     unknown = [name for name, of in number.items() if of is None or (count is not None and int(of[1]) > count)]

@@ -69,16 +69,12 @@ def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None
     if args.other_prompts is not None and args.prompts is None:
         raise ValueError("Expected --prompts with --other-prompts, but got none. Give those of OUTPUTS.")
     if args.cosine and (args.sigma or args.prompt_sigma):
-        raise ValueError(
-            "Expected --sigma and --prompt-sigma without --cosine, whose kernels have no width. Leave one out."
-        )
+        raise ValueError("Expected --sigma and --prompt-sigma without --cosine, whose kernels have no width.")
     first = read_prompts(args.prompts, sets[0])
     second = read_prompts(args.other_prompts or args.prompts, sets[1])
     if (first is None) != (second is None):
         lacking = sets[first is not None]
-        raise ValueError(
-            f"Expected prompts of both sides or of none, but {lacking.where} has none. Give --other-prompts."
-        )
+        raise ValueError(f"Expected prompts of both sides or none, but {lacking.where} has none. Give --other-prompts.")
     return None if first is None or second is None else first + second
 
 

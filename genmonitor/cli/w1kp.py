@@ -59,8 +59,7 @@ def run(args: Namespace) -> tuple[Result, str]:
         _load_calibration(args.calibration, dim=1)  # refuses now what would fail once everything is encoded
     if args.save_calibration is not None and not args.save_calibration.parent.is_dir():
         raise FileNotFoundError(
-            f"Expected --save-calibration in a folder that exists, but there is no {args.save_calibration.parent}. "
-            "Make it first."
+            f"Expected --save-calibration in a folder that exists, but there is no {args.save_calibration.parent}."
         )
     return results.run_measurement(NAME, args, [args.outputs], _find_prompts, _measure)
 

@@ -224,9 +224,7 @@ class ImageSet:
             if "stack expects each tensor to be equal size" not in str(error):
                 raise
             which = str(error).strip().splitlines()[-1]
-            raise ValueError(
-                f"Expected {name} of one size, but {which}. Resize them in the dataset's transform."
-            ) from error
+            raise ValueError(f"Expected {name} of one size, but {which}. Resize them in the transform.") from error
 
     @cached_property
     def shape(self) -> tuple[int, ...]:

@@ -223,9 +223,7 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, 
             raise complaint(error) from error
         wanted = given if isinstance(given, int) else len(given)
         if isinstance(images, Tensor) and images.ndim == 4 and len(images) != wanted:
-            raise ValueError(
-                f"Expected {wanted} generated images, but got {len(images)}.{where} Return as many as asked. {remedy}"
-            )
+            raise ValueError(f"Expected {wanted} generated images, but got {len(images)}.{where} {remedy}")
         return images
 
     return call

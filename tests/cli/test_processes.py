@@ -244,8 +244,8 @@ def test_wrong_input_is_told_once(here):
     status, out, told = run(*BOTH, *COMMAND, "compare", "nowhere", "fake.npz", SHARED)
     assert (status, out) == (1, "")  # torchrun's own status
     assert told == [
-        "genmonitor compare: Expected a folder of image files or tar files of these, one such tar file, or a .npy, .npz, "
-        ".pt or .safetensors file, but there is no nowhere."
+        "genmonitor compare: Expected a folder of image files or tar files of these, one such tar file, or a .npy, "
+        ".npz, .pt or .safetensors file, but there is no nowhere."
     ]
 
 

@@ -145,9 +145,7 @@ def _check_together(sets: Sequence[Outputs]) -> None:
     first, *others = sets
     for outputs in sets:
         if len(outputs) < 2:
-            raise ValueError(
-                f"Expected at least 2 {outputs.kind}, but {outputs.where} holds {len(outputs)}. Give more."
-            )
+            raise ValueError(f"Expected at least 2 {outputs.kind}, but {outputs.where} has {len(outputs)}. Give more.")
     for other in others:
         if first.kind != other.kind:
             raise ValueError(
@@ -163,9 +161,7 @@ def _check_together(sets: Sequence[Outputs]) -> None:
             continue
         doubt = range_doubt(other.images.some(), first.images.some())
         if doubt:
-            raise ValueError(
-                f"Expected {first.where} and {other.where} in one value range, but {doubt}. Scale one of them."
-            )
+            raise ValueError(f"Expected {first.where} and {other.where} in one value range, but {doubt}. Scale one.")
 
 
 def encoder_range(args: Namespace, sets: Sequence[Outputs]) -> tuple[float, float] | None:

@@ -113,9 +113,7 @@ def read_json_lines(path: Path) -> list[Any]:
         try:
             out += [json.loads(line)] if line.strip() else []
         except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"Expected a JSON value in line {number} of {path}, but got {line[:60]!r}: {error}"
-            ) from error
+            raise ValueError(f"Expected JSON in line {number} of {path}, but got {line[:60]!r}: {error}") from error
     return out
 
 

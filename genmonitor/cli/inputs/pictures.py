@@ -88,9 +88,7 @@ class Picture:
         if frames == 1:
             mode = f"pillow's mode {image.mode!r}"
             raise PictureError(f"Expected 8 bits per channel, but {self.where} has {mode}. Convert it.")
-        raise PictureError(
-            f"Expected one image per file, but {self.where} has {frames} frames. Save each as a file of its own."
-        )
+        raise PictureError(f"Expected one image per file, but {self.where} has {frames} frames. Save each by itself.")
 
 
 class PictureError(ValueError):
