@@ -47,15 +47,10 @@ def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict
     try:
         with TemporaryDirectory() as folder:
             reuse_run(path.parent, made.monitors)
-            found = sweep_of(
-                made,
-                [checkpoint],
-                Path(folder),
-                lambda text: None,
-                accelerator="cpu" if logged["device"] == "cpu" else "auto",
-                precision=logged["precision"],
-                limit_val_batches=1.0 if logged["validation"] else 0,
-            )
+            device = "cpu" if logged["device"] == "cpu" else "auto"
+            validated = 1.0 if logged["validation"] else 0
+            settings = {"accelerator": device, "precision": logged["precision"], "limit_val_batches": validated}
+            found = sweep_of(made, [checkpoint], Path(folder), lambda text: None, **settings)
             _check_real_images(path.parent, Path(folder) / FOLDER, logged)
     finally:
         torch.set_num_threads(threads)

@@ -122,15 +122,10 @@ def sweep_of(
         tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
         reuse_run(run_of(places) / FOLDER, monitors)
         averaging = WeightAveraging() if checkpoints[0].averaged else None
-        run_at_start(
-            made.module,
-            made.data,
-            partial(evaluations.run, checkpoints, averaging),
-            [*monitors, *([averaging] if averaging else [])],
-            logger=_loggers(made.trainer, folder),
-            default_root_dir=str(folder),
-            **settings_of(made.trainer) | settings,
-        )
+        callbacks = [*monitors, *([averaging] if averaging else [])]
+        places_of_files = {"logger": _loggers(made.trainer, folder), "default_root_dir": str(folder)}
+        options = settings_of(made.trainer) | places_of_files | settings
+        run_at_start(made.module, made.data, partial(evaluations.run, checkpoints, averaging), callbacks, **options)
     if not state.moments:
         why = "".join(f" {name}: {reason}." for name, reason in [*result.skipped.items()][:1])
         raise ValueError(f"Expected checkpoints (*.ckpt) that can be evaluated, but {places[0]} has none.{why}")

@@ -139,13 +139,8 @@ def _evaluator(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | N
         "prompt_kernel": ONE_HOT_KERNEL if default else kernel(args.prompt_sigma),
     }
     encoder = None if prompts is None else prompt_encoder(args, prompts)
-    return DisagreementEvaluator(
-        DisagreementSettings.of(**of),
-        prompt_encoder=encoder,
-        batch_size=args.batch_size,
-        baseline_draws=9,
-        prefix=NAME,
-    )
+    encoding: dict[str, Any] = {"prompt_encoder": encoder, "batch_size": args.batch_size}
+    return DisagreementEvaluator(DisagreementSettings.of(**of), **encoding, baseline_draws=9, prefix=NAME)
 
 
 def _sigmas(evaluator: DisagreementEvaluator, prompts: PromptRows | None) -> dict[str, float]:

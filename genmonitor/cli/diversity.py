@@ -85,12 +85,9 @@ def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | Non
         "prompt_kernel": None if prompts is None else _kernel(args.prompt_sigma),
         "num_features": None if args.sigma is None and args.prompt_sigma is None else args.num_features,
     }
-    evaluator = DiversityEvaluator(
-        DiversitySettings.of(**of),
-        prompt_encoder=None if prompts is None else prompt_encoder(args, prompts),
-        batch_size=args.batch_size,
-        prefix=NAME,
-    )
+    encoder = None if prompts is None else prompt_encoder(args, prompts)
+    given: dict[str, Any] = {"prompt_encoder": encoder, "batch_size": args.batch_size, "prefix": NAME}
+    evaluator = DiversityEvaluator(DiversitySettings.of(**of), **given)
     samples = as_samples(outputs, default_device())
     reference = ImageSet(as_samples(real[0], default_device()).images.cpu() if real else None)
     with warnings.catch_warnings(record=True) as caught:

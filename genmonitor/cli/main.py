@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import math
@@ -13,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
@@ -70,12 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(words: list[str], launched: Mapping[str, str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold characters that a terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
-    parser = ArgumentParser(
-        prog="genmonitor",
-        description="Says where an image generator is wrong and what it fails to vary.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text, as_typed = "Says where an image generator is wrong and what it fails to vary.", RawDescriptionHelpFormatter
+    parser = ArgumentParser(prog="genmonitor", description=text, epilog=EXAMPLES, formatter_class=as_typed)
     said = f"genmonitor {version('genmonitor')}"
     parser.add_argument("--version", action="version", version=said, help="print the version and exit")
     first = next((word for word in words if not word.startswith("-")), None)

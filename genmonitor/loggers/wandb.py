@@ -41,13 +41,8 @@ class WandbBackend(Backend):
         """Have the run's summary hold the best of each value next to the last, and give details no chart unasked."""
         best = {"high": "max,last", "low": "min,last", None: None}
         for spec in values:
-            self.experiment.define_metric(
-                self.key(f"{prefix}/{spec.key}"),
-                step_metric=STEP,
-                step_sync=True,
-                summary=best[spec.better],
-                hidden=spec.detail or None,
-            )
+            shown = {"summary": best[spec.better], "hidden": spec.detail or None}
+            self.experiment.define_metric(self.key(f"{prefix}/{spec.key}"), step_metric=STEP, step_sync=True, **shown)
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:
         """Log scalars in the same row as the rest of their evaluation."""

@@ -66,22 +66,19 @@ def _render(folder: Path, run: Run) -> str:
     pictures = Pictures(run.monitors)
     sections = [section(monitor, pictures, folder) for monitor in run.monitors]
     tables = {f"{of.prefix} {name}": table for of in run.monitors for name, table in of.tables.items()}
-    return str(
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=run_name(folder),
-            folder=str(folder.resolve()),
-            unreadable=run.unreadable,
-            alerts=_alerts(sections),
-            max_alerts=5,  # others are folded away, and so are charts
-            open_charts=max(1, 6 // max(1, len(sections))),
-            sections=sections,
-            moments=_moments(sections),
-            drawn=[x["drawn"] for x in sections],
-            tables={name: table for name, table in tables.items() if not name.endswith(WHICH_IS_CLOSER)},
-        )
-    )
+    content = {
+        "title": run_name(folder),
+        "folder": str(folder.resolve()),
+        "unreadable": run.unreadable,
+        "alerts": _alerts(sections),
+        "max_alerts": 5,  # others are folded away, and so are charts
+        "open_charts": max(1, 6 // max(1, len(sections))),
+        "sections": sections,
+        "moments": _moments(sections),
+        "drawn": [x["drawn"] for x in sections],
+        "tables": {name: table for name, table in tables.items() if not name.endswith(WHICH_IS_CLOSER)},
+    }
+    return str(_environment().get_template("page.html").render(content))
 
 
 def _alerts(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
