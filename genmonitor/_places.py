@@ -109,7 +109,8 @@ def coarse_labels(labels: Tensor, rows: int, columns: int) -> list[list[int]]:
         [[1, 0]]
     """
     h, w = labels.shape
-    return [[_most_frequent(labels[y, x]) for x in _cells(w, columns)] for y in _cells(h, rows)]
+    cells = [[labels[y, x].flatten() for x in _cells(w, columns)] for y in _cells(h, rows)]
+    return [[int(torch.bincount(cell).argmax()) for cell in row] for row in cells]
 
 
 def _place_of_one(mask: _Mask) -> str:
@@ -192,10 +193,6 @@ def _half_with_all(mask: _Mask) -> str | None:
 def _cells(size: int, count: int) -> list[slice]:
     """Cut a side into cells of at least one site; with more cells than sites, some share one."""
     return [slice(i * size // count, max(i * size // count + 1, (i + 1) * size // count)) for i in range(count)]
-
-
-def _most_frequent(labels: Tensor) -> int:
-    return int(torch.bincount(labels.flatten()).argmax())
 
 
 def symbol_of(label: int, encoding: str | None = None) -> str:

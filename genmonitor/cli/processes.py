@@ -83,12 +83,6 @@ def processes_of(args: Namespace, words: Sequence[str], launched: Mapping[str, s
         yield Group()
         return
     os.environ.update(launched)
-    with _joined(words) as group:
-        yield group
-
-
-@contextmanager
-def _joined(words: Sequence[str]) -> Iterator[Group]:
     import torch
     import torch.distributed as dist
 
