@@ -46,7 +46,7 @@ from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.images import cache
 from genmonitor.images.model import SampledModel
-from genmonitor.images.sampler import PromptedSampleFn, SampleFn, Sampler, Samples
+from genmonitor.images.sampler import DrawFn, PromptedSampleFn, SampleFn, Sampler
 from genmonitor.kernels import Kernel
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
@@ -236,9 +236,7 @@ class GenerativeMonitor(Monitor, Callback):
         self._fit_evaluator(real, sampled_model(trainer, pl_module), comm, progress)
         self.fitted = True
 
-    def evaluate(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: Callable[[], Samples] | None = None
-    ) -> Record | None:
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
         """Evaluate the module as it is now and publish what is found. Every process calls it.
 
         Args:

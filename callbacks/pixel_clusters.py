@@ -21,7 +21,7 @@ from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.functional.diagnosis.readings import Reading
-from genmonitor.images.sampler import Sampler, Samples
+from genmonitor.images.sampler import DrawFn, Sampler
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
@@ -149,9 +149,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         given |= {"site_encoder": site_encoder, "batch_size": sampler.batch_size, "prompts": sampler.prompts}
         super().__init__(RegionEvaluator(settings, **given, prefix=prefix), sampler, schedule, **rest)
 
-    def evaluate(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: Callable[[], Samples] | None = None
-    ) -> Record | None:
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
         """Evaluate as every monitor does; the last evaluation of a fit, and one outside of it, have a diagnosis."""
         self.evaluator.diagnoses.is_last = trainer.state.fn != "fit" or ends_here(trainer)
         return super().evaluate(trainer, pl_module, draw)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -264,12 +266,8 @@ def _write_result(out: Path | None, command: str, prefix: str, write: Callable[[
 def _new_version(parent: Path) -> Path:
     """Make the folder after the last version."""
     taken = [path.name.removeprefix("version_") for path in parent.glob("version_*")]
-    number = max((int(name) for name in taken if name.isdigit()), default=-1) + 1
-    while True:
-        place = parent / f"version_{number}"
-        try:
-            place.mkdir()
-        except FileExistsError:  # another command was faster
-            number += 1
-        else:
-            return place
+    for number in count(max((int(name) for name in taken if name.isdigit()), default=-1) + 1):
+        with suppress(FileExistsError):  # another command was faster
+            (parent / f"version_{number}").mkdir()
+            break
+    return parent / f"version_{number}"

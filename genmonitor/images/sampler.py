@@ -48,6 +48,10 @@ class Samples:
         return Samples(self.images[mine.start : mine.stop], self.indices[mine.start : mine.stop])
 
 
+DrawFn = Callable[[], Samples]
+"""Gives this process's samples."""
+
+
 class Sampler:
     """Draws a monitor's samples.
 

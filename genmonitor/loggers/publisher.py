@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from genmonitor.plotting.style import Drawing
 
 
+Declarations = Callable[[], Sequence[ValueSpec]]
+"""Gives the declarations of the values, once they are known."""
+
+
 @dataclass(frozen=True, eq=False)
 class PublishedEvaluation:
     """An evaluation with its history, whose last record it is, its samples and alerts."""
@@ -122,9 +126,7 @@ class Publisher:
         self.page, self.unfinished = None, False
         self._writes = writes
 
-    def publish_fit(
-        self, evaluator: Evaluator[Any], values: Callable[[], Sequence[ValueSpec]], history: History
-    ) -> None:
+    def publish_fit(self, evaluator: Evaluator[Any], values: Declarations, history: History) -> None:
         """Choose the folder, show and write what is fixed for the run.
 
         Args:
@@ -149,9 +151,7 @@ class Publisher:
         self._loggers.each(lambda x: x.log_settings(self._prefix, settings))
         self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
 
-    def publish_values(
-        self, values: Mapping[str, float], declared: Callable[[], Sequence[ValueSpec]], epoch: int, step: int
-    ) -> None:
+    def publish_values(self, values: Mapping[str, float], declared: Declarations, epoch: int, step: int) -> None:
         """Log the values of an evaluation, describing those that are new."""
         new = [key for key in values if key not in self._described]
         if new:
@@ -173,7 +173,7 @@ class Publisher:
         found: PublishedEvaluation,
         fixed: Callable[[], dict[str, Any]],
         circumstances: Callable[[], dict[str, Any]],
-        declared: Callable[[], Sequence[ValueSpec]],
+        declared: Declarations,
     ) -> None:
         """Show and write an evaluation, and the report with it.
 

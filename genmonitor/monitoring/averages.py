@@ -41,7 +41,7 @@ def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = p
     if ema is None:
         yield
         return
-    average = getattr(ema, "ema_model", getattr(ema, "module", None))  # ema_pytorch; timm and torch
+    average: Any = getattr(ema, "ema_model", getattr(ema, "module", None))  # ema_pytorch; timm and torch
     is_network = isinstance(average, nn.Module)
     if not is_network and not hasattr(ema, "shadow_params"):  # diffusers
         raise TypeError(
@@ -54,7 +54,7 @@ def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = p
         warn(f"{type(ema).__name__} has averaged no weights yet, so the network's own are evaluated until it has")
         yield
         return
-    pairs = list(zip(weights, part.parameters(), strict=True))
+    pairs: list[tuple[Tensor, Tensor]] = list(zip(weights, part.parameters(), strict=True))
     if is_network:
         pairs += zip(average.buffers(), part.buffers(), strict=True)
     with values_exchanged(pairs):

@@ -33,7 +33,7 @@ from genmonitor.evaluation.results import MOMENT, Alert, History
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.images.image_set import ImageKey, ImageSet
 from genmonitor.images.model import SampledModel
-from genmonitor.images.sampler import Sampler, Samples
+from genmonitor.images.sampler import DrawFn, Sampler, Samples
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, Log, OnError
@@ -210,7 +210,7 @@ class Monitor:
                 )
 
     def _samples(
-        self, model: SampledModel, comm: Collective, progress: Progress, draw: Callable[[], Samples] | None = None
+        self, model: SampledModel, comm: Collective, progress: Progress, draw: DrawFn | None = None
     ) -> Samples:
         """Return this process's samples, where they are evaluated."""
         samples = self.sampler.samples(model, comm, progress) if draw is None else draw()
@@ -222,7 +222,7 @@ class Monitor:
         comm: Collective,
         moment: Moment,
         progress: Progress = no_progress,
-        draw: Callable[[], Samples] | None = None,
+        draw: DrawFn | None = None,
         commits: bool = True,
         told: Callable[[], bool] = lambda: False,
         **counts: float,
