@@ -91,8 +91,8 @@ def mode_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
     better = {f"{monitor.prefix}/{spec.key}": spec.better for spec in monitor.values() if spec.better is not None}
     notes = []
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        key, mode = getattr(callback, "monitor", None), getattr(callback, "mode", None)
-        right = {"high": "max", "low": "min", None: None}[better.get(key)]
+        key, mode = str(getattr(callback, "monitor", None)), getattr(callback, "mode", None)
+        right = {"high": "max", "low": "min"}.get(better.get(key) or "")
         if right and mode not in (None, right):
             notes.append(
                 f"{type(callback).__name__} monitors {key!r} with mode={mode!r}, but {better[key]}er values are "

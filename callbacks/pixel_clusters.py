@@ -133,11 +133,11 @@ class PixelClusterMonitor(GenerativeMonitor):
         prefix: str = "cms",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        regions = {"partition": partition, "n_clusters": n_clusters, "n_cluster_images": n_cluster_images}
-        found = {"linkage": linkage, "batch_estimator": batch_estimator, "region_names": region_names}
-        measure = {"kernel": kernel, "patch_size": patch_size, "block_size": block_size, "n_samples": n_samples}
-        diagnosis = {"diagnose_every": diagnose_every, "aligned": aligned}
-        settings = RegionSettings.of(**regions, **found, **measure, **diagnosis, seed=seed)
+        regions: dict[str, Any] = {"n_clusters": n_clusters, "n_cluster_images": n_cluster_images, "linkage": linkage}
+        regions |= {"batch_estimator": batch_estimator, "patch_size": patch_size, "region_names": region_names}
+        values: dict[str, Any] = {"n_samples": n_samples, "seed": seed, "kernel": kernel, "block_size": block_size}
+        diagnosis: dict[str, Any] = {"diagnose_every": diagnose_every, "aligned": aligned}
+        settings = RegionSettings.of(partition=partition, **regions, **values, **diagnosis)
         sampling, schedule, rest = split_options(type(self), options)
         sampler = Sampler(n_samples, prompts, seed=seed, **sampling)
         if reuse is not None:

@@ -138,7 +138,7 @@ def find_pictures(path: Path) -> list[Picture]:
         if file.suffix == TAR and file.is_file():
             found += _members(file, name)
         elif file.suffix.lower() in IMAGE_SUFFIXES and not _is_hidden(file.name):
-            found.append(Picture(name or file.name, str(file), partial(file.open, "rb")))
+            found.append(Picture(name or file.name, str(file), partial(_whole, file)))
     if not found:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
         raise FileNotFoundError(f"Expected image files ({kinds}) under {path}, but found none.")
@@ -169,6 +169,10 @@ def _members(path: Path, name: str) -> list[Picture]:
         Picture(str(PurePosixPath(name, x.name)), f"{path}/{x.name}", partial(_part, path, x.offset_data, x.size))
         for x in members
     ]
+
+
+def _whole(path: Path) -> IO[bytes]:
+    return path.open("rb")
 
 
 def _part(path: Path, start: int, length: int) -> IO[bytes]:
