@@ -89,7 +89,7 @@ def test_a_range_other_than_0_to_1_is_given_and_never_guessed():
     ("other", "complaint"),
     [
         (VECTORS, "one kind of outputs, but a holds images and v embeddings"),
-        (Outputs("b", ["1"], images=held(IMAGES.images.data[:1])), "at least 2 images, but b holds 1"),
+        (Outputs("b", ["1"], images=held(IMAGES.images.data[:1])), "at least 2 images, but b has 1"),
         (
             Outputs("b", NAMES, images=held(torch.zeros(3, 3, 8, 8))),
             r"a holds \[1, 8, 8\] and b \[3, 8, 8\]. Give --size",
