@@ -243,12 +243,10 @@ def check_positive(name: str, value: object) -> float:
 
 def check_order(name: str, value: object) -> float:
     """Return the order of an entropy: positive, infinity allowed."""
+    if isinstance(value, float) and value == math.inf:
+        return value
     meaning = " 1 is Shannon's entropy, 2 that of RKE."
-    return (
-        math.inf
-        if value == math.inf
-        else _number_within(name, value, "a positive number or math.inf", math.inf, meaning)
-    )
+    return _number_within(name, value, "a positive number or math.inf", math.inf, meaning)
 
 
 def check_relative_cutoff(name: str, value: object) -> float:

@@ -117,13 +117,13 @@ def test_the_shares_fill_the_bar():
 
 def test_more_than_all_is_all():
     widths, said = shares_of(drawn(shares={"blurred": 1.2}, proportions=0.3))
-    np.testing.assert_allclose(widths, [0.8, 0.2, 0.0], atol=1e-12)
+    np.testing.assert_allclose(widths, [0.8, 0.2])
     assert said == ["blurred: 80 %", "wrong proportions: 20 %"]
 
 
 def test_less_than_nothing_is_nothing():
     widths, said = shares_of(drawn(shares={"blurred": -0.2}, proportions=-0.1))
-    np.testing.assert_allclose(widths, [0, 0, 1])
+    np.testing.assert_allclose(widths, [1])
     assert said == ["not explained: 100 %"]
 
 
