@@ -184,8 +184,8 @@ def _find_method(
     module, returns = model.module, f"that takes {wanted} and returns images [n, C, H, W]."
     if model.sample_fn is not None:
         return _checked_call(model.sample_fn, f"`sample_fn({argument})`", argument, f"Give a function {returns}")
-    called = f"`evaluate` a function of {argument}" if model.in_loop else f"`sample_fn=` one of (pl_module, {argument})"
-    remedy = f"give {called} {returns}"
+    place, takes = ("evaluate", argument) if model.in_loop else ("sample_fn=", f"(pl_module, {argument})")
+    remedy = f"give `{place}` a function of {takes} {returns}"
     if sample_fn is not None:
         tried = f"`sample_fn(pl_module, {argument})`"
         return _checked_call(partial(sample_fn, module), tried, argument, f"Instead, {remedy}")
@@ -227,7 +227,8 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, 
             raise complaint(error) from error
         wanted = given if isinstance(given, int) else len(given)
         if isinstance(images, Tensor) and images.ndim == 4 and len(images) != wanted:
-            raise ValueError(f"Expected {wanted} generated images, but got {len(images)}.{where} {remedy}")
+            advice = f"{where} Return as many as asked. {remedy}"
+            raise ValueError(f"Expected {wanted} generated images, but got {len(images)}.{advice}")
         return images
 
     return call
