@@ -14,7 +14,7 @@ from torch.nn.functional import avg_pool2d
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.functional import cosine_mean_similarity, two_sample_test
-from genmonitor.kernels.views import region_columns
+from genmonitor.kernels.views import Structure
 
 Values = dict[str, float]
 
@@ -80,7 +80,7 @@ def one_width(fake: Tensor, real: Tensor, partition: PixelPartition) -> Values:
 def own_width(fake: Tensor, real: Tensor, partition: PixelPartition) -> Values:
     """CMS per cluster, each with 4 over its own mean squared distance."""
     out = {}
-    for name, columns in zip(partition.regions(), region_columns(partition, real) or [], strict=True):
+    for name, columns in zip(partition.regions(), Structure.of(real, partition).columns, strict=True):
         x, y = fake.flatten(1)[:, columns], real.flatten(1)[:, columns]
         scale = 2 * float(y.double().var(0).sum())
         same = bool((x == y[0]).all())
@@ -91,7 +91,7 @@ def own_width(fake: Tensor, real: Tensor, partition: PixelPartition) -> Values:
 def kolmogorov_smirnov(fake: Tensor, real: Tensor, partition: PixelPartition) -> Values:
     """The smallest p-value of a pixel in each region, with Bonferroni's factor for all pixels."""
     p = np.asarray(ks_2samp(fake.flatten(1).numpy(), real.flatten(1).numpy(), axis=0, method="asymp").pvalue)
-    regions = zip(partition.regions(), region_columns(partition, real) or [], strict=True)
+    regions = zip(partition.regions(), Structure.of(real, partition).columns, strict=True)
     return {name: min(1.0, float(p[columns.numpy()].min()) * len(p)) for name, columns in regions}
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 CHANCE = 0.5
 """Logarithm of one plus the map where nothing differs."""
-NEXT = 0.15
-"""Part of the first area's difference that another one has at least: less is its fringe, or chance."""
 EDGE, LEAST, KEPT = 2, 12, 0.25
 """Pixels that an area of the map may be too large by, fewest pixels without them, and least part of the area."""
 _NEIGHBORS = np.ones((3, 3), dtype=bool)
@@ -84,7 +82,8 @@ def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArra
     numbered, _ = label(mask, structure=_NEIGHBORS)
     weights = np.bincount(numbered.ravel(), weight.ravel())[1:]
     order = np.argsort(-weights, kind="stable")
-    return [numbered == index + 1 for index in order if weights[index] >= NEXT * weights[order[0]]]
+    # part of the first area's difference that another one has at least: less is its fringe, or chance
+    return [numbered == index + 1 for index in order if weights[index] >= 0.15 * weights[order[0]]]
 
 
 def largest_piece(mask: Tensor) -> Tensor:

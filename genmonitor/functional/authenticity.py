@@ -14,11 +14,12 @@ from genmonitor.linalg.distances import rounding
 def authenticity(fake: Tensor, real: Tensor) -> Tensor:
     """Share of generated samples that are further from their nearest training sample than that is from its own nearest.
 
-    Real samples held out from training get a share that grows with the dimension of the features (of a normal
-    distribution and 1000 training samples about 0.4 in 2 dimensions, 0.8 in 64, 0.87 in 768) and, in many dimensions,
-    with M (in 64 from 0.78 of 250 to 0.83 of 4000): compare with theirs. Less than that says that training samples are
-    copied; a share near 1 may say that the generator misses the data. Of several training samples that are equally
-    near, to within the rounding of float64, the one furthest from its own nearest counts: a copy of any is a copy.
+    Real samples held out from training get a share that grows with the dimension of the features. Of a normal
+    distribution and 1000 training samples it is about 0.4 in 2 dimensions, 0.8 in 64, 0.87 in 768. In many dimensions
+    it grows with M too, in 64 from 0.78 of 250 to 0.83 of 4000: compare with theirs. Less than that says that training
+    samples are copied; a share near 1 may say that the generator misses the data. Several training samples may be
+    equally near, to within the rounding of float64. Then the one furthest from its own nearest counts: a copy of any is
+    a copy.
 
     Args:
         fake: features [N, D], N at least 2.

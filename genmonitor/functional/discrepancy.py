@@ -29,10 +29,10 @@ from genmonitor.partition import PixelPartition
 
 View = Literal["structure", "texture"]
 VIEWS: tuple[View, ...] = get_args(View)
+Spans = Sequence[tuple[int, int]]
+Distances = Callable[[Tensor, Tensor], Tensor]
 MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
 """Gammas of the Gaussians, in units of one over the mean squared distance; each is four times the one before."""
-BALANCED_ON = 1000
-"""Real samples, or more, that say how much each kernel's discrepancy varies by chance."""
 STRIP = 2**19
 """Bytes of the rows of a matrix that are in work at a time on a CPU: they stay in its cache. A GPU takes what the
 memory budget allows: it waits longer for the start of each small step than for its work."""
@@ -139,13 +139,11 @@ class GroupKernels:
         return cls(names, view, unit, tuple(sorted(multipliers)), GaussianKernel(), scales=scales.cpu())
 
     @classmethod
-    def single(
-        cls, kernel: Kernel, samples: Tensor, partition: PixelPartition | None, mixture: bool = False
-    ) -> GroupKernels:
+    def single(cls, kernel: Kernel, x: Tensor, partition: PixelPartition | None, mixture: bool = False) -> GroupKernels:
         """Compare values as they are by one kernel, whose gamma is set and serves all groups."""
-        view, names = Structure.of(samples, partition), group_names(partition)
+        view, names = Structure.of(x, partition), group_names(partition)
         if not kernel.factorizes and partition:
-            view = Structure([*Structure.of(samples, None).columns, *view.columns])
+            view = Structure([*Structure.of(x, None).columns, *view.columns])
         gamma = kernel.resolved_gamma if kernel.takes_gamma else 1.0
         unit = torch.full((len(names),), gamma, dtype=torch.float64)
         return cls(names, view, unit, (1.0,), kernel, mixture=torch.ones(len(names), 1) if mixture else None)
@@ -160,7 +158,8 @@ class GroupKernels:
 
         These are at least 1000 where there are as many, spread evenly. Where nothing varies, all kernels count alike.
         """
-        some = real[:: max(1, len(real) // BALANCED_ON)]
+        # real samples, or more, that say how much a discrepancy varies by chance
+        some = real[:: max(1, len(real) // 1000)]
         spread, deviation = torch.zeros_like(self.gammas), torch.zeros_like(self.unit)
         mixture = torch.full_like(spread, 1 / len(self.multipliers))
         with torch.no_grad(), full_precision():
@@ -192,9 +191,7 @@ class GroupKernels:
         within, across = self._sums(every, every, len(x), sizes[0], parts, same=True)
         return within, across
 
-    def _sums(
-        self, x: Tensor, y: Tensor, n: int, rows: int, parts: Sequence[tuple[int, int]], same: bool
-    ) -> list[PairSums]:
+    def _sums(self, x: Tensor, y: Tensor, n: int, rows: int, parts: Spans, same: bool) -> list[PairSums]:
         """Sum over the pairs of one of the first n samples of x and one of each part of y.
 
         Args:
@@ -218,7 +215,8 @@ class GroupKernels:
                 for index, (count, size) in enumerate(parts):
                     symmetric = same and not index
                     first = strip.start if symmetric else 0
-                    some = slice(column, column := column + count - first)
+                    some = slice(column, column + count - first)
+                    column = some.stop
                     if mixed is not None:
                         self._add(out[index], strip, first, partial[..., some], mixed[:, some], constant, symmetric)
                     if symmetric:
@@ -264,7 +262,7 @@ class GroupKernels:
         (out.rows if same else out.columns)[group, first + own :] += by_column[own:]
         out.squares[group] += _squares(mixed[:, :own], constant) + (1 + same) * _squares(mixed[:, own:], constant)
 
-    def _strips(self, x: Tensor, y: Tensor, spans: Sequence[tuple[int, int]], same: bool) -> Iterator[Strip]:
+    def _strips(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[Strip]:
         """Yield strips of rows; where `y` is `x`, their columns begin with the first of these rows.
 
         Groups without a kernel are left out.
@@ -286,9 +284,7 @@ class GroupKernels:
                 some = distances.detach()[:: -(-(b - a) // 16), :: -(-distances.shape[1] // 16)]
                 yield Strip(group, a, b, _kernels(distances, gammas, self.gamma, float(some.median())))
 
-    def _distances(
-        self, x: Tensor, y: Tensor, spans: Sequence[tuple[int, int]], same: bool
-    ) -> Iterator[tuple[int, int, int, Tensor]]:
+    def _distances(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[tuple[int, int, int, Tensor]]:
         """Yield a group, a first and a last row, and the distances of these rows, as many at a time as memory holds."""
         adds_up = len(self.names) > len(self.view)
         held = max(1, chunking.MEMORY_BUDGET // (6 * 8 * len(y) * max(b - a for a, b in spans)))
@@ -308,9 +304,7 @@ class GroupKernels:
             for (a, b), distances in zip(some, whole, strict=False):
                 yield 0, a, b, distances
 
-    def _pieces(
-        self, part: int, group: int, x: Tensor, y: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor, Callable[[Tensor, Tensor], Tensor]]]:
+    def _pieces(self, part: int, group: int, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Distances]]:
         """Yield some values of a part at a time, of both sides, and what measures their distances.
 
         float32 holds the exponents of the second kernel to within a millionth, those of 32 to a sixteenth of that.
@@ -427,9 +421,7 @@ def _spans(rows: int, columns: int, block: int, same: bool, device: str) -> list
     return list(zip(starts, [*starts[1:], rows], strict=True))
 
 
-def _measured(
-    x: Tensor, y: Tensor, distances: Callable[[Tensor, Tensor], Tensor], spans: Sequence[tuple[int, int]], same: bool
-) -> Iterable[Tensor]:
+def _measured(x: Tensor, y: Tensor, distances: Distances, spans: Spans, same: bool) -> Iterable[Tensor]:
     """Return the distances of strips of rows, one after the other."""
     return (distances(x[a:b], y[a if same else 0 :]) for a, b in spans)
 

@@ -31,11 +31,11 @@ def discrepancy_map(
     """Size of the difference between generated and real images at each pixel, and its p-value, at one level for all.
 
     At each pixel, of the images (structure) and of the images whitened (texture, `linalg.whitening`), the empirical
-    characteristic functions of both sides are compared at two frequencies; their squared difference, in units of its
+    characteristic functions of both sides are compared at two frequencies. Their squared difference, in units of its
     variance, is an MMD² by an additive kernel. Its sum over every window of some sides is standardized over random
-    splits of the pooled samples, and the largest over all windows, sides and views gives one level for the whole map
-    (Westfall and Young): real images in place of generated ones have some pixel with p <= 0.05 in at most 5 % of the
-    evaluations, at any seed, if both sides are exchangeable under the hypothesis, as in `two_sample_test`.
+    splits of the pooled samples. The largest over all windows, sides and views gives one level for the whole map
+    (Westfall and Young). Real images in place of generated ones have some pixel with p <= 0.05 in at most 5 % of the
+    evaluations. That holds at any seed, if both sides are exchangeable under the hypothesis, as in `two_sample_test`.
 
     What the map shows is the size of the difference: by how many standard deviations under no difference a pixel's
     discrepancy exceeds its mean, both taken from the splits without the observed one, so that it does not saturate;

@@ -55,10 +55,9 @@ def mmd_influence(
     Args:
         fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
         real: images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
-        kernel: None for a mean of the Gaussian kernels with gamma = 0.5, 2, 8 and 32 over the mean squared distance of
-            real samples, in each region its own, each weighed by one over what its MMD varies by among up to 2000 of
-            these. A kernel that is given serves all regions with its gamma, which is the median heuristic's where it is
-            open.
+        kernel: None for a mean of Gaussian kernels, with gamma = 0.5, 2, 8 and 32 over the mean squared distance of
+            real samples, in each region its own. Each is weighted by one over what its MMD varies by among up to 2000
+            of these. A kernel that is given serves all regions with its gamma. An open gamma is the median heuristic's.
         partition: which cluster each pixel belongs to.
 
     Returns:
@@ -80,16 +79,14 @@ def mmd_influence(
         >>> found.mmd, found.fake.shape
         (tensor([-0.1561], dtype=torch.float64), torch.Size([1, 8]))
     """
-    real, fake = checked_samples({"real": real, "fake": fake}, kernel, partition)
+    real, fake = checked_sides({"real": real, "fake": fake}, kernel, partition)
     return RealSide.of(real, kernel, partition).influence(fake)
 
 
-def checked_samples(
-    samples: dict[str, Tensor], kernel: Kernel | None, partition: PixelPartition | None
-) -> list[Tensor]:
+def checked_sides(sides: dict[str, Tensor], kernel: Kernel | None, partition: PixelPartition | None) -> list[Tensor]:
     """Check the sides of a comparison, the real one first, and give them one dtype."""
     check_kernel("kernel", kernel, with_gamma=True)
-    return [side.detach() for side in check_sides(samples, partition, MIN_SAMPLES)]
+    return [side.detach() for side in check_sides(sides, partition, MIN_SAMPLES)]
 
 
 class RealSide(NamedTuple):

@@ -52,8 +52,8 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     """Test whether some generated samples are unlike every real one, and say which and where.
 
     A sample's realism is the radius of a ball around a real sample, to its third neighbor, over the sample's distance
-    to it, the largest over real samples (Kynkäänniemi et al., who leave out the larger half of the balls: with all of
-    them odd samples stand out more). Of images it is taken in pixels and in whitened pixels, of the whole image and of
+    to it, the largest over real samples (Kynkäänniemi et al.). They leave out the larger half of the balls; with all of
+    them odd samples stand out more. Of images it is taken in pixels and in whitened pixels, of the whole image and of
     nine overlapping windows of half its side. Realism in a window is brought to one scale for all windows, by its
     median and 5 % quantile over generated and held-out samples together; a sample's score is its lowest. Odd is what
     scores lower than 99 % of the held-out samples; the p-value is the exact probability of as many odd ones where
@@ -117,9 +117,9 @@ def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 
     """Test whether generated samples leave more real samples uncovered than held-out real ones do.
 
     A real sample is covered if a generated one lies in the ball around it that reaches to its fifth real neighbor
-    (coverage, Naeem et al.), of images both in pixels and in whitened pixels. Balls are around real samples, so that
-    noise, whose own balls would hold everything, covers nothing. As many generated as held-out samples are taken, and
-    the p-value is that of 999 random exchanges between them.
+    (coverage, Naeem et al.). Of images it is so in both pixels and whitened pixels. Balls are around real samples:
+    noise, whose own balls would hold everything, then covers nothing. As many generated as held-out samples are taken,
+    and the p-value is that of 999 random exchanges between them.
 
     Args:
         fake: images [N, C, H, W] or features [N, D], N at least 8.

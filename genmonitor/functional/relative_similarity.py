@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_bool, check_one_of
-from genmonitor.functional.mmd_influence import MMDInfluence, RealSide, checked_samples
+from genmonitor.functional.mmd_influence import MMDInfluence, RealSide, checked_sides
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
@@ -82,12 +82,11 @@ def relative_similarity_test(
         >>> bool(found.difference > 0), bool(found.p_value < 0.05)
         (True, True)
     """
-    real, fake, other = checked_samples({"real": real, "fake": fake, "other": other}, kernel, partition)
+    real, fake, other = checked_sides({"real": real, "fake": fake, "other": other}, kernel, partition)
     _check_arguments(paired, alternative, len(fake), len(other))
     side = RealSide.of(real, kernel, partition)
-    found = relative_similarity_from_influences(
-        side.influence(fake), side.influence(other), paired=paired, alternative=alternative
-    )
+    influences = side.influence(fake), side.influence(other)
+    found = relative_similarity_from_influences(*influences, paired=paired, alternative=alternative)
     return found["image"] if partition is None else found
 
 
@@ -171,13 +170,10 @@ def _check_arguments(paired: bool, alternative: str, n: int, k: int) -> None:
 
 def check_comparable(fake: MMDInfluence, other: MMDInfluence) -> None:
     """Refuse influences that were not measured against the same thing."""
-    same = (
-        fake.regions == other.regions
-        and fake.real.shape == other.real.shape
-        and torch.allclose(fake.gamma, other.gamma, rtol=1e-6, atol=0)
-        # rounding on another device moves a mean by a tenth of this, other samples by much more
-        and torch.allclose(fake.real_mean, other.real_mean, rtol=0, atol=1e-6)
-    )
+    same = fake.regions == other.regions and fake.real.shape == other.real.shape
+    same = same and torch.allclose(fake.gamma, other.gamma, rtol=1e-6, atol=0)
+    # rounding on another device moves a mean by a tenth of this, other samples by much more
+    same = same and torch.allclose(fake.real_mean, other.real_mean, rtol=0, atol=1e-6)
     if not same:
         raise ValueError(
             "Expected `fake` and `other` to be measured against the same real samples, with the same kernel and "

@@ -104,11 +104,8 @@ def scendi_score(
     if features and prompt_features and len(x) >= max(features.size, prompt_features.size):
         whole = covariance([x, t], [features, prompt_features])
         return scendi_from_covariances(JointCovariance.of(whole, features.size, len(x)), rcond=rcond)
-    return scendi_from_grams(
-        gram_matrix(x, kernel, features),
-        gram_matrix(t, prompt_kernel, prompt_features),
-        rcond=cutoff(rcond, prompt_features.size if prompt_features else len(t)),
-    )
+    grams = gram_matrix(x, kernel, features), gram_matrix(t, prompt_kernel, prompt_features)
+    return scendi_from_grams(*grams, rcond=cutoff(rcond, prompt_features.size if prompt_features else len(t)))
 
 
 def scendi_from_covariances(joint: JointCovariance, *, rcond: float | None = None) -> dict[str, Tensor]:
@@ -203,16 +200,10 @@ def cutoff(rcond: float | None, size: int) -> float:
     return check_relative_cutoff("rcond", rcond)
 
 
-def _scores(
-    whole: Tensor, model_driven: Tensor, prompt_driven: Tensor, rounding: float | None = None
-) -> dict[str, Tensor]:
+def _scores(whole: Tensor, model: Tensor, prompt: Tensor, rounding: float | None = None) -> dict[str, Tensor]:
     """Compute the scores from C_II and matrices with the non-zero eigenvalues of Λ_I and Λ_T."""
-    model, prompt = (psd_eigenvalues(part, rounding, whole) for part in (model_driven, prompt_driven))
-    return {
-        "scendi": unnormalized_entropy(model).exp(),
-        "scendi_prompt": unnormalized_entropy(prompt).exp(),
-        "prompt_share": prompt_driven.trace().clamp(0, 1),
-    }
+    scendi, scendi_prompt = (unnormalized_entropy(psd_eigenvalues(x, rounding, whole)).exp() for x in (model, prompt))
+    return {"scendi": scendi, "scendi_prompt": scendi_prompt, "prompt_share": prompt.trace().clamp(0, 1)}
 
 
 def _warn_if_degenerate(rank: int, count: int) -> None:

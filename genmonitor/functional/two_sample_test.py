@@ -121,9 +121,7 @@ def pooled_statistics(
     return torch.stack(statistics).amax(0).masked_fill((scales == 0)[:, None], -math.inf)
 
 
-def check_test_arguments(
-    gammas: Sequence[float], num_permutations: int, seed: int, views: Sequence[View] = VIEWS
-) -> None:
+def check_test_arguments(gammas: Sequence[float], num_permutations: int, seed: int, views: Sequence[View]) -> None:
     """Refuse arguments that no samples could make right."""
     if isinstance(views, str) or not isinstance(views, Sequence) or not views or not set(views) <= set(VIEWS):
         raise ValueError(f"Expected `views` as one or more of {', '.join(map(repr, VIEWS))}, but got {views!r}.")

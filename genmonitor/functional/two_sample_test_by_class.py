@@ -30,9 +30,9 @@ def two_sample_test_by_class(
     """p-value of each class of the hypothesis that its generated and its real samples come from one distribution.
 
     Each class is tested as `two_sample_test` does, by permutations within it. The classes share one level: a class's
-    p-value counts the permutations in which *any* class lies as far out (Westfall and Young), so that a generator whose
-    classes are all right has some class with p <= 0.05 in at most 5 % of the evaluations, however many classes there
-    are and however many samples each has. How often a class is drawn is not tested.
+    p-value counts the permutations in which *any* class lies as far out (Westfall and Young). A generator whose classes
+    are all right has some class with p <= 0.05 in at most 5 % of the evaluations. That holds for any number of classes
+    and of samples in each. How often a class is drawn is not tested.
 
     Args:
         fake: images [N, C, H, W] or features [N, D].
@@ -69,7 +69,8 @@ def two_sample_test_by_class(
     real_labels = check_integers("real_labels", real_labels)
     check_same_length("fake", fake, "fake_labels", fake_labels)
     check_same_length("real", real, "real_labels", real_labels)
-    classes = classes_to_test(fake_labels, real_labels)
+    counts = [Counter(labels.tolist()) for labels in (fake_labels, real_labels)]
+    classes = [label for label in sorted(counts[0]) if min(count[label] for count in counts) >= MIN_SAMPLES]
     if not classes:
         raise ValueError(
             f"Expected a class with at least {MIN_SAMPLES} samples in both `fake_labels` and `real_labels`, but got "
@@ -81,9 +82,3 @@ def two_sample_test_by_class(
         blocks = Blocks.of(of_fake, of_real, num_permutations, seed)
         rows.append(pooled_statistics(of_fake, of_real, blocks, None, gammas, views)[0])
     return dict(zip(classes, familywise_p_values(torch.stack(rows)), strict=True))
-
-
-def classes_to_test(fake_labels: Tensor, real_labels: Tensor) -> list[int]:
-    """Return the classes with enough samples on both sides, in ascending order."""
-    of_fake, of_real = (Counter(labels.tolist()) for labels in (fake_labels, real_labels))
-    return [label for label in sorted(of_fake) if min(of_fake[label], of_real[label]) >= MIN_SAMPLES]

@@ -98,13 +98,15 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         """
         if self.gamma is not None or not self.takes_gamma:
             return self
-        check_min_samples("x", x := check_tensor("x", x))
+        x = check_tensor("x", x)
+        check_min_samples("x", x)
         first = x.detach()[:MEDIAN_SAMPLES]
         columns = chunking.MEMORY_BUDGET // (8 * 8 * len(first)) if self.sums_over_sites else first.shape[1]
         distances = torch.zeros(len(first), len(first), dtype=torch.float64, device=first.device)
         with full_precision():
             for part in first.split(max(1, columns), dim=1):
-                distances += self.distances(*self.prepared(part := part.double(), part))
+                wide = part.double()
+                distances += self.distances(*self.prepared(wide, wide))
         upper = torch.triu_indices(len(first), len(first), offset=1, device=first.device)
         median = _median(distances[upper[0], upper[1]])
         if median == 0:

@@ -75,10 +75,7 @@ class PairKernel:
             output_kernel: None for a Gaussian.
             prompt_kernel: None for a Gaussian.
         """
-        kernels = (
-            resolved("output_kernel", output_kernel, outputs),
-            resolved("prompt_kernel", prompt_kernel, prompts),
-        )
+        kernels = (resolved("output_kernel", output_kernel, outputs), resolved("prompt_kernel", prompt_kernel, prompts))
         return cls(*kernels, _shift(kernels[0], outputs), _shift(kernels[1], prompts))
 
     def rows(self, outputs: Tensor, prompts: Tensor) -> Tensor:
@@ -106,9 +103,7 @@ class PairKernel:
     def _sizes(self) -> list[int]:
         """Columns of an output and of a prompt in a row."""
         sides = ((self.output_kernel, len(self.output_shift)), (self.prompt_kernel, len(self.prompt_shift)))
-        return [
-            exact_features(kernel, dim).size if kernel.explicit_features == "exact" else dim for kernel, dim in sides
-        ]
+        return [exact_features(k, dim).size if k.explicit_features == "exact" else dim for k, dim in sides]
 
     def _holds(self, rows: Tensor) -> bool:
         """Tell whether the kernels lose nothing of rows in their dtype; there is nothing beyond float64."""

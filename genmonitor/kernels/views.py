@@ -26,7 +26,10 @@ class Structure(NamedTuple):
     @classmethod
     def of(cls, samples: Tensor, partition: PixelPartition | None) -> Structure:
         """See samples [N, ...] in the regions of a partition, or as one."""
-        return cls(region_columns(partition, samples) or [torch.arange(samples[0].numel(), device=samples.device)])
+        if partition is None:
+            return cls([torch.arange(samples[0].numel(), device=samples.device)])
+        labels, channels = partition.regions().values(), samples.shape[1]
+        return cls([partition.columns(label, channels).to(samples.device) for label in labels])
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -69,11 +72,3 @@ class Texture(NamedTuple):
 
 SampleView = Structure | Texture
 """What is compared of samples [N, ...], in regions."""
-
-
-def region_columns(partition: PixelPartition | None, images: Tensor) -> list[Tensor] | None:
-    """Return where the pixels of each region lie in a flattened image, in the order of `partition.regions()`."""
-    if partition is None:
-        return None
-    channels = images.shape[1]
-    return [partition.columns(label, channels).to(images.device) for label in partition.regions().values()]

@@ -25,8 +25,6 @@ CACHE = 2**22
 CONTAINER = Path("/sys/fs/cgroup")
 """Folder with what a container may use."""
 
-LOOK = 0.1
-"""Seconds for which it is looked at what else a machine does."""
 
 MEMORY_BUDGET = 2**29
 """Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
@@ -138,7 +136,8 @@ def gram_budget(device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).total_memory) // 3
     known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [3 * 2**32]
     limit = CONTAINER / "memory.max"
-    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+    text = limit.read_text().strip() if limit.exists() else ""
+    if text.isdigit():
         known.append(int(text))
     return min(known) // 3
 
@@ -157,7 +156,7 @@ def free_processors() -> int:
     At least one; all of them where the system does not tell.
     """
     allowed, before = processors(), _processor_times()
-    time.sleep(LOOK)
+    time.sleep(0.1)
     idle, total = (now - then for now, then in zip(_processor_times(), before, strict=True))
     return max(1, min(allowed, round((os.cpu_count() or 1) * idle / total))) if total > 0 else allowed
 

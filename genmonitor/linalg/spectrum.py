@@ -22,9 +22,9 @@ def psd_eigenvalues(matrix: Tensor, rounding: float | None = None, whole: Tensor
     """Eigenvalues of a positive semidefinite matrix, those that rounding could have made set to exactly 0.
 
     The floor is the Frobenius norm of `whole` times the largest of three: `FLOOR`; D times the float64 precision, the
-    bound on what the eigenvalue solver adds; and twice `rounding`: entries that are off by half of `rounding` each
-    move no eigenvalue by more than half of it times the Frobenius norm, and as they came out of sums, four times as
-    much is allowed. An entropy of order q sees an eigenvalue at the floor as floor^q, which vanishes at order 1 and
+    bound on what the eigenvalue solver adds; and twice `rounding`. Entries that are off by half of `rounding` each
+    move no eigenvalue by more than half of it times the Frobenius norm. As they came out of sums, four times as much is
+    allowed. An entropy of order q sees an eigenvalue at the floor as floor^q, which vanishes at order 1 and
     above but is 0.25 at order 0.05: what is below the floor is unknown, and does not count.
 
     Args:

@@ -137,9 +137,7 @@ def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
 
 def _parts(sets: Sequence[Tensor]) -> Iterator[Tensor]:
     for images in sets:
-        yield from (
-            images[start:stop] for start, stop in row_blocks(len(images), 4 * 8, columns=images.shape[1:].numel())
-        )
+        yield from (images[a:b] for a, b in row_blocks(len(images), 4 * 8, columns=images.shape[1:].numel()))
 
 
 def _rotated(images: Tensor, axes: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from genmonitor._validation import check_bool, plain
@@ -241,6 +242,19 @@ def owned(x: Tensor, given: Tensor) -> Tensor:
     x = x.detach()
     shared = x.untyped_storage().data_ptr() == plain(given).untyped_storage().data_ptr()
     return x.clone(memory_format=torch.contiguous_format) if shared else x
+
+
+def joined(name: str, batches: list[Tensor] | Tensor, call: str) -> Tensor:
+    """Return the batches of a state as one tensor, which is no copy where there is a single one; refuse none.
+
+    Args:
+        name: what an error calls the samples.
+        batches: of them.
+        call: that adds some.
+    """
+    if not len(batches):
+        raise ValueError(f"Expected {name} before `compute`, but got none. Call `{call}`.")
+    return batches[0] if isinstance(batches, list) and len(batches) == 1 else dim_zero_cat(batches)
 
 
 def _copied(state: Tensor | list[Tensor]) -> Tensor | list[Tensor]:

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_bool, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.functional.kernel_means import KernelMeans, check_estimator, kernel_means, means_within
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.metrics._base import GenerativeMetric, KernelMetric
+from genmonitor.metrics._base import GenerativeMetric, KernelMetric, joined
 from genmonitor.partition import PixelPartition
 
 
@@ -74,10 +73,7 @@ class TwoSidedMetric(GenerativeMetric):
         return x
 
     def _kept(self, name: str) -> Tensor:
-        side = getattr(self, f"{name}_samples")
-        if not len(side):
-            raise ValueError(f"Expected {name} samples before `compute`, but got none. Call `update(x, real=...)`.")
-        return joined(side)
+        return joined(f"{name} samples", getattr(self, f"{name}_samples"), "update(x, real=...)")
 
     def _real_term(self, key: Hashable, real: Tensor, make: Callable[[], Tensor]) -> Tensor:
         """Return what the real samples contribute by themselves, made again only if they or the key have changed."""
@@ -92,11 +88,6 @@ class TwoSidedMetric(GenerativeMetric):
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
         """Return the value of both sides."""
         raise NotImplementedError
-
-
-def joined(batches: list[Tensor] | Tensor) -> Tensor:
-    """Return the batches of a state as one tensor, which is no copy where there is a single one."""
-    return batches[0] if isinstance(batches, list) and len(batches) == 1 else dim_zero_cat(batches)
 
 
 class TwoSampleMetric(TwoSidedMetric, KernelMetric):

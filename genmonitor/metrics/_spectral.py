@@ -11,12 +11,11 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_at_least, check_count, check_min_samples, check_same_length, check_vectors
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, add_moments, feature_map, has_features, packed_size, unpack
-from genmonitor.metrics._base import KernelMetric, is_left_out
+from genmonitor.metrics._base import KernelMetric, is_left_out, joined
 from genmonitor.metrics._distributed import from_rank_zero
 
 
@@ -138,6 +137,7 @@ class SpectralMetric(MomentMetric):
     products: Tensor
     feature_sum: Tensor
     dims: Tensor
+    gamma: Tensor
 
     def __init__(self, kernels: list[Kernel], num_features: int | None, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -154,6 +154,16 @@ class SpectralMetric(MomentMetric):
                 self.add_state(side, default=[], dist_reduce_fx="cat")
         for gamma, kernel in zip(self.gammas.values(), kernels, strict=True):
             self._add_kernel(gamma, kernel)
+
+    @property
+    def _call(self) -> str:
+        """The call that adds samples, for errors."""
+        return f"update({', '.join(self.gammas)})"
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the samples, or of outputs, with its gamma once that is known."""
+        return self._kernel("gamma")
 
     def reset(self) -> None:
         """Forget the samples, but neither gamma nor the number of values that a sample has."""
@@ -208,23 +218,18 @@ class SpectralMetric(MomentMetric):
                 "scores alone. Set `num_features`, or use the cosine kernel."
             )
         if not self.dims.all():
-            raise ValueError(f"Expected samples before this, but got none. Call `update({', '.join(self.gammas)})`.")
+            raise ValueError(f"Expected samples before this, but got none. Call `{self._call}`.")
 
     def _covariance(self) -> Tensor:
         """Return the covariance of the features of all sides, float64."""
-        check_count("samples", int(self.count), f"update({', '.join(self.gammas)})")
+        check_count("samples", int(self.count), self._call)
         return self._mean_moments()[0]
 
     def _kept(self) -> list[tuple[Tensor, Kernel]]:
         """Return the samples and the kernel of each side; a gamma that was open is taken from the samples."""
         out = []
         for side, gamma in self.gammas.items():
-            samples = getattr(self, side)
-            if not len(samples):
-                raise ValueError(
-                    f"Expected {side} before `compute`, but got none. Call `update({', '.join(self.gammas)})`."
-                )
-            x = dim_zero_cat(samples)
+            x = joined(side, getattr(self, side), self._call)
             check_min_samples(side, x)
             out.append((x, self._resolved(gamma, x)))
         return out
@@ -239,13 +244,7 @@ class PromptedMetric(SpectralMetric):
 
     outputs: list[Tensor]
     prompts: list[Tensor]
-    gamma: Tensor
     prompt_gamma: Tensor
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once that is known."""
-        return self._kernel("gamma")
 
     @property
     def prompt_kernel(self) -> Kernel:

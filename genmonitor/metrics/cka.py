@@ -10,8 +10,7 @@ from torch import Tensor
 from genmonitor._validation import check_count
 from genmonitor.functional.cka import check_cka_arguments, check_patches, cka_images, pixel_cka
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.metrics._base import KernelMetric, is_left_out
-from genmonitor.metrics._real_fake import joined
+from genmonitor.metrics._base import KernelMetric, is_left_out, joined
 
 MAX_BYTES = 2**30
 """Images that a process keeps at most: 1 GiB, 300,000 gray ones of 28×28."""
@@ -104,14 +103,9 @@ class PixelCKA(KernelMetric):
     def compute(self) -> Tensor:
         """Return the matrix [d, d], float64, entries in [0, 1]; rows and columns of constant sites are zero."""
         check_count("images", sum(map(len, self.images)), "update(images)")
-        images = joined(self.images)
-        return pixel_cka(
-            images,
-            kernel=self._resolved("gamma", images.flatten(1)),
-            patch_size=self.patch_size,
-            tolerance=self.tolerance,
-            batch_estimator=self.batch_estimator,
-        )
+        images = joined("images", self.images, "update(images)")
+        how: Any = {"patch_size": self.patch_size, "tolerance": self.tolerance, "batch_estimator": self.batch_estimator}
+        return pixel_cka(images, kernel=self._resolved("gamma", images.flatten(1)), **how)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw the matrix, sites in reading order, constant ones left out.

@@ -162,7 +162,9 @@ class PromptSplit(MomentMetric):
             self._keep(f"{side}_prompts", t, prompts)
             return
         if not self._fixed:
-            self._fix(from_rank_zero(lambda: self._chosen(x, t)))
+            pairs = from_rank_zero(lambda: self._chosen(x, t))
+            self._keep_gammas(pairs.output_kernel, pairs.prompt_kernel)
+            self._fixed = {"outputs": pairs.output_shift, "prompts": pairs.prompt_shift}
         self._add_moments([self._pair_kernel().rows(x, t)], [self._features(self.num_features)], f"{side}_")
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
@@ -204,7 +206,7 @@ class PromptSplit(MomentMetric):
         means = torch.stack([test_mean, reference_mean])
         features = self._features(num_features)
         with full_precision():
-            spectrum = by_covariances(test, reference, self.eta, means, features, self.num_modes)
+            spectrum = by_covariances(test, reference, self.eta, features, self.num_modes, means)
             return split_modes(spectrum, 0, self.eta, self.num_modes, self._pair_kernel().rows)
 
     def _count(self, side: str) -> int:
@@ -216,11 +218,6 @@ class PromptSplit(MomentMetric):
         """Take what is open from the first samples; the shifts are on the CPU, for every process."""
         pairs = PairKernel.of(outputs, prompts, self.output_kernel, self.prompt_kernel)
         return replace(pairs, output_shift=pairs.output_shift.cpu(), prompt_shift=pairs.prompt_shift.cpu())
-
-    def _fix(self, pairs: PairKernel) -> None:
-        """Keep the gammas and shifts of the first samples for all later ones."""
-        self._keep_gammas(pairs.output_kernel, pairs.prompt_kernel)
-        self._fixed = {"outputs": pairs.output_shift, "prompts": pairs.prompt_shift}
 
     def _keep_gammas(self, output_kernel: Kernel, prompt_kernel: Kernel) -> None:
         self._keep_gamma("output_gamma", output_kernel)

@@ -75,12 +75,5 @@ class TwoSampleTest(TwoSidedMetric):
         self.seed = seed
 
     def _compared(self, fake: Tensor, real: Tensor) -> Tensor | dict[str, Tensor]:
-        return two_sample_test(
-            fake,
-            real,
-            partition=self.partition,
-            gammas=self.gammas,
-            views=self.views,
-            num_permutations=self.num_permutations,
-            seed=self.seed,
-        )
+        how: Any = {"partition": self.partition, "gammas": self.gammas, "views": self.views}
+        return two_sample_test(fake, real, num_permutations=self.num_permutations, seed=self.seed, **how)

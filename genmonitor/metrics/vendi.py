@@ -30,15 +30,9 @@ class _ModeCount(SpectralMetric):
     plot_lower_bound: float = 1.0
 
     features: list[Tensor]
-    gamma: Tensor
 
     def __init__(self, kernel: Kernel | None, num_features: int | None, seed: int, **kwargs: Any) -> None:
         super().__init__(check_kernels(num_features, kernel=kernel), num_features, seed, **kwargs)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel, with its gamma once that is known."""
-        return self._kernel("gamma")
 
     def update(self, features: Tensor, real: bool = False) -> None:
         """Add samples.

@@ -9,7 +9,7 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_count, check_integers
-from genmonitor.functional.w1kp.calibration import W1KPCalibration, check_calibration, check_prompted_outputs
+from genmonitor.functional.w1kp.calibration import W1KPCalibration, check_calibration, check_outputs
 from genmonitor.functional.w1kp.score import PromptVariability, w1kp_by_prompt, w1kp_score
 from genmonitor.functional.w1kp.subsets import HIGH, ReusabilityCurve, reusability_curve
 from genmonitor.metrics._base import GenerativeMetric, is_left_out
@@ -73,7 +73,7 @@ class W1KPScore(GenerativeMetric):
         """
         if is_left_out(real):
             return
-        x, index = check_prompted_outputs(features, check_integers("prompt_index", prompt_index), self.calibration)
+        x, index = check_outputs(features, check_integers("prompt_index", prompt_index), self.calibration)
         self._keep("features", x, features)
         self._keep("prompt_index", index, prompt_index)
 

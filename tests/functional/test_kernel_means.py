@@ -6,7 +6,7 @@ from _helpers import references as ref
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
 from genmonitor.functional.kernel_means import kernel_dispersion, kernel_means
-from genmonitor.kernels.views import region_columns
+from genmonitor.kernels.views import Structure
 from genmonitor.linalg import chunking
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
@@ -35,7 +35,7 @@ def test_means_of_the_whole_and_of_each_region(kind, block, budget, monkeypatch)
     fake, real = images(15), images(20, seed=1)
     means = kernel_means(fake, real, KINDS[kind](0.2), partition=PARTITION, block_size=block)
     assert (means.fake_block, means.real_block) == (block or 15, block or 20)
-    for index, columns in enumerate([torch.arange(6), *region_columns(PARTITION, fake)]):
+    for index, columns in enumerate([torch.arange(6), *Structure.of(fake, PARTITION).columns]):
         x, y = (side.flatten(1)[:, columns].numpy() for side in (fake, real))
         across = means_by_loop(x, y, 0.2, kind, means.fake_block, means.real_block)
         within = [
@@ -83,10 +83,10 @@ def test_the_cosine_kernel_is_not_shifted():
 
 def test_columns_of_the_regions_in_the_order_of_their_names():
     partition = PixelPartition(torch.tensor([[2, 1], [0, 1]]))
-    columns = region_columns(partition, torch.zeros(3, 2, 2, 2))
+    columns = Structure.of(torch.zeros(3, 2, 2, 2), partition).columns
     assert [c.tolist() for c in columns] == [[1, 3, 5, 7], [0, 4], [2, 6]]
     assert list(partition.regions()) == ["cluster_1", "cluster_2", "constant"]
-    assert region_columns(None, torch.zeros(3, 2, 2, 2)) is None
+    assert torch.equal(Structure.of(torch.zeros(3, 2, 2, 2), None).columns[0], torch.arange(8))
 
 
 def features(n, seed=0):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,7 +13,7 @@ from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_o
 from genmonitor.functional.diagnosis.explain import IDENTIFIED, SURE, Explained, arbiter_of, explained
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, put_faults, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
-from genmonitor.functional.diagnosis.kinds import FaultModel
+from genmonitor.functional.diagnosis.kinds import Models
 from genmonitor.functional.diagnosis.kinds.variety import Modes
 from genmonitor.functional.diagnosis.proportions import match
 from genmonitor.functional.diagnosis.readings import Said, differing, read, usable_readings
@@ -65,7 +64,7 @@ class AreaDiagnosis:
 def diagnose_area(
     images: Images,
     mask: Tensor,
-    models: Sequence[FaultModel],
+    models: Models,
     image: Distance | None = None,
     skip_failing: bool = False,
     p: float | None = None,
@@ -103,9 +102,8 @@ def diagnose_area(
     spread, nearest, samples = _variety(judged.distance, images)
     if readings and not (found and found.identified):  # what is said of them, then
         samples = tuple(images.chosen_fake[readings[0].order[:SAMPLES]].tolist())
-    return AreaDiagnosis(
-        mask, judged.left(()), p, found, share, weights, spread, nearest, samples, of_image, tuple(failures), readings
-    )
+    variety = spread, nearest, samples
+    return AreaDiagnosis(mask, judged.left(()), p, found, share, weights, *variety, of_image, tuple(failures), readings)
 
 
 def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
@@ -118,14 +116,15 @@ def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
 
 
 def _by_surroundings(
-    images: Images, mask: Tensor, models: Sequence[FaultModel], image: Distance | None, skip_failing: bool
+    images: Images, mask: Tensor, models: Models, image: Distance | None, skip_failing: bool
 ) -> AreaDiagnosis | None:
     """Return what is wrong with an area that is right alone; None where no fault of it explains what is around it.
 
     A part of another image is right alone, and so may be one that is a little brighter: that shows at its edge. But
     what is around it may be what is wrong.
     """
-    if bool(mask.all()) or (p := _permutation_p(images, mask, around=True)) > SURE:
+    p = 1.0 if bool(mask.all()) else _permutation_p(images, mask, around=True)
+    if p > SURE:
         return None
     found = diagnose_area(images, mask, models, image, skip_failing, p)
     return found if found.explained and found.explained.named and found.explained.share >= IDENTIFIED else None
@@ -151,8 +150,7 @@ def _rather_proportions(share: float, of_faults: float, distance: float) -> bool
 def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
     """Return what weights of all real images, with faults, remove of the distance that is left, and the weights."""
     real = judged.distance.embedded(replace(judged, real=images.real).put(faults))
-    found = match(judged.distance, real, fitted.fake, judged.fake)
-    return found.share, found.weights
+    return match(judged.distance, real, fitted.fake, judged.fake)
 
 
 def _divided(
@@ -169,7 +167,7 @@ def _divided(
     share, weights = _matched(images, fitted, judged, ())
     if _rather_proportions(share, by_faults, judged.left(())) and _alike(images, weights, ()):
         share = min(share, 1.0)
-        return share, weights, Explained((PutFault(Modes(), share),), (share,), True)
+        return share, weights, Explained((PutFault(Modes(), share),), (share,), named=True)
     if faults:
         share, weights = _matched(images, fitted, judged, faults)
     share = min(max(share, 0.0), 1.0) * max(1 - by_faults, 0.0)  # parts add up to 1 at most

@@ -58,9 +58,8 @@ def repeats(images: Images) -> Repeats:
         earlier = (pairs < limit * pairs.median(1).values[:, None]).tril(-1).any(1)
         whole = torch.ones(images.real.shape[2:], dtype=torch.bool)
         distance = Distance.of(images.real, all_views(images.real, whole), n)
-        once, all_of_them, reference = (
-            distance.embedded(x) for x in (images.fake[:n][~earlier], images.fake[:n], images.real[:n])
-        )
+        fakes, reals = images.fake[:n], images.real[:n]
+        once, all_of_them, reference = (distance.embedded(x) for x in (fakes[~earlier], fakes, reals))
         before = distance.between(all_of_them, reference)
         gone = 1 - distance.between(once, reference) / before if len(once[0]) > 1 and before > CHANCE else 0.0
     chosen = of_fake.where(twin, torch.inf).argsort()[: min(SAMPLES, int(twin.sum()))]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from genmonitor.functional.areas import slices_of
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, Side, closer, more, put_faults, ranked, shares
 from genmonitor.functional.diagnosis.images import Images
-from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
+from genmonitor.functional.diagnosis.kinds import Kind, Models
 from genmonitor.functional.diagnosis.readings import read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import standardized_difference
 from genmonitor.functional.permutation import LEVEL
@@ -41,16 +41,16 @@ class Explained:
     Attributes:
         faults: in the order in which they are put into one image.
         shares: what each explains; they add up to 1 at most.
+        leaves: readings that a person would still see to be wrong.
         named: True if they explain enough, beyond chance, to be said as more than the best there is.
         rivals: single faults that explain as much, and leave as many readings wrong.
-        leaves: readings that a person would still see to be wrong.
     """
 
     faults: Faults
     shares: tuple[float, ...]
-    named: bool
-    rivals: tuple[Faults, ...] = ()
     leaves: int = 0
+    named: bool = False
+    rivals: tuple[Faults, ...] = ()
 
     @property
     def share(self) -> float:
@@ -61,17 +61,6 @@ class Explained:
     def identified(self) -> bool:
         """True if they are what is wrong, rather than the nearest there is: nothing is left to see."""
         return self.named and self.share >= IDENTIFIED and not self.leaves
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    faults: Faults
-    shares: tuple[float, ...]
-    wrong: int
-
-    @property
-    def share(self) -> float:
-        return sum(self.shares)
 
 
 def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
@@ -94,9 +83,7 @@ def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
     return wrong
 
 
-def explained(
-    fitted: Side, judged: Side, models: Sequence[FaultModel], wrong: Callable[[Faults], int], p: float
-) -> Explained | None:
+def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Faults], int], p: float) -> Explained | None:
     """Return the faults that explain most, fitted on one half of the images and judged on the other.
 
     Args:
@@ -113,16 +100,16 @@ def explained(
     if not singles:
         return None
     before = wrong(())
-    tried = [_Candidate(x, _capped(shares(judged, x)), wrong(x)) for x in _near(fitted, singles)]
-    allowed = [x for x in tried if x.wrong <= before]
+    tried = [Explained(x, _capped(shares(judged, x)), wrong(x)) for x in _near(fitted, singles)]
+    allowed = [x for x in tried if x.leaves <= before]
     near = [x for x in allowed or tried if x.share >= max(y.share for y in allowed or tried) - NEAR]
-    best = min(near, key=lambda x: (x.wrong, _simplicity(fitted, x, near), -x.share))
-    rivals = [x for x in near if x is not best and x.wrong <= best.wrong and abs(x.share - best.share) <= RIVAL]
+    best = min(near, key=lambda x: (x.leaves, _simplicity(fitted, x, near), -x.share))
+    rivals = [x for x in near if x is not best and x.leaves <= best.leaves and abs(x.share - best.share) <= RIVAL]
     vetoed = not allowed
-    left_to_see = best.wrong or best.share < 1 - ADDS
+    left_to_see = best.leaves or best.share < 1 - ADDS
     for faults in more(fitted, models, [x for _, x in singles]) if left_to_see else ():
-        together = _Candidate(faults, _capped(shares(judged, faults)), wrong(faults))
-        if together.wrong > before or not _better(together, best, judged):
+        together = Explained(faults, _capped(shares(judged, faults)), wrong(faults))
+        if together.leaves > before or not _better(together, best, judged):
             break
         best, rivals, vetoed = together, [], False
     # of a small distance the test sees little, though half of it is explained on images that were not fitted
@@ -130,8 +117,8 @@ def explained(
     # what faults must explain to be named
     named = best.share >= 0.2 and enough and not vetoed
     # the edge of an area is not exact, which readings of its rectangle see
-    leaves = best.wrong if bool(fitted.area.all()) else 0
-    return Explained(best.faults, best.shares, named, tuple(x.faults for x in rivals), leaves)
+    leaves = best.leaves if bool(fitted.area.all()) else 0
+    return replace(best, leaves=leaves, named=named, rivals=tuple(x.faults for x in rivals))
 
 
 def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
@@ -144,7 +131,7 @@ def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
     return [*by_name.values()][:COMPARED]
 
 
-def _simplicity(side: Side, candidate: _Candidate, among: Sequence[_Candidate]) -> int:
+def _simplicity(side: Side, candidate: Explained, among: Sequence[Explained]) -> int:
     """Return the rank of a single fault among those that come as close as the best: on black, clipping brightens."""
     nothing, best = max(side.left(()), CHANCE), min(side.left(x.faults) for x in among)
     # part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler
@@ -152,11 +139,11 @@ def _simplicity(side: Side, candidate: _Candidate, among: Sequence[_Candidate]) 
     return getattr(candidate.faults[0].model, "simplicity", Kind.simplicity) if close else Kind.simplicity + 1
 
 
-def _better(together: _Candidate, best: _Candidate, judged: Side) -> bool:
+def _better(together: Explained, best: Explained, judged: Side) -> bool:
     """Return True if more faults explain what fewer leave: a tenth of all, or half of the rest and wrong readings."""
     gained = together.share - best.share
     rest = (1 - best.share) * judged.left(())
-    of_rest = rest > 2 * CHANCE and gained * judged.left(()) >= rest / 2 and together.wrong < best.wrong
+    of_rest = rest > 2 * CHANCE and gained * judged.left(()) >= rest / 2 and together.leaves < best.leaves
     return (gained >= ADDS and min(together.shares) >= ADDS) or of_rest
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, distance_of
-from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
+from genmonitor.functional.diagnosis.kinds import FaultModel, Kind, Models
 
 ALL, FEW = 10**6, 6
 """How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
@@ -42,6 +42,8 @@ class PutFault(NamedTuple):
 
 
 Faults = tuple[PutFault, ...]
+Ranked = list[tuple[float, Faults]]
+"""Faults, each with the distance that it leaves, the best first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,18 +75,16 @@ class Side:
         """Embed the generated images, and put both sides in order."""
         embedded = [distance.embedded(x) for x in (real, fake)]
         orders = [_typical_first(distance.gram(x, x)) for x in embedded]
-        chosen = [x[orders[1]] for x in embedded[1]]
-        return cls(
-            distance, real[orders[0]], chosen, distance.gram(chosen, chosen), area.to(real.device), *bounds, seed
-        )
+        typical = [x[orders[1]] for x in embedded[1]]
+        gram = distance.gram(typical, typical)
+        return cls(distance, real[orders[0]], typical, gram, area.to(real.device), *bounds, seed)
 
     def first(self, count: int) -> Side:
         """Return the side of the first images alone."""
         if count >= max(len(self.real), len(self.fake_gram)):
             return self
-        few = replace(
-            self, real=self.real[:count], fake=[x[:count] for x in self.fake], fake_gram=self.fake_gram[:count, :count]
-        )
+        fake, gram = [x[:count] for x in self.fake], self.fake_gram[:count, :count]
+        few = replace(self, real=self.real[:count], fake=fake, fake_gram=gram)
         return replace(few, offset=self.offset + self.left(()) - few.left(()))
 
     def put_into(self, area: Tensor) -> Side:
@@ -164,7 +164,7 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
     return images.to(real)
 
 
-def more(side: Side, models: Sequence[FaultModel], starts: Sequence[Faults]) -> Iterator[Faults]:
+def more(side: Side, models: Models, starts: Sequence[Faults]) -> Iterator[Faults]:
     """Yield the best pair of faults, then the best three.
 
     Two may hide each other, and neither be the best alone: noise hides most of all.
@@ -187,14 +187,12 @@ def more(side: Side, models: Sequence[FaultModel], starts: Sequence[Faults]) -> 
         starts = [found[0][1]]
 
 
-def ranked(side: Side, models: Sequence[FaultModel]) -> list[tuple[float, Faults]]:
+def ranked(side: Side, models: Models) -> Ranked:
     """Return single faults, each with the distance that it leaves, the best first."""
     return _search(side, [()], models, ALL)
 
 
-def _search(
-    side: Side, starts: Sequence[Faults], models: Sequence[FaultModel], most: int
-) -> list[tuple[float, Faults]]:
+def _search(side: Side, starts: Sequence[Faults], models: Models, most: int) -> Ranked:
     """Add one fault to one of the starts; return what comes of it with its distance, best first.
 
     Args:
@@ -233,7 +231,7 @@ def _some(model: FaultModel) -> list[float]:
     return [s for s in model.strengths if abs(s) in sizes]
 
 
-def _refined(side: Side, several: Sequence[Faults], steps: Iterable[float]) -> list[tuple[float, Faults]]:
+def _refined(side: Side, several: Sequence[Faults], steps: Iterable[float]) -> Ranked:
     """Improve one strength after the other of each of several, by ever smaller factors."""
     best = list(zip(side.left_of_each(several), several, strict=True))
     for step, place in product(steps, range(max(map(len, several), default=0))):
@@ -286,9 +284,7 @@ def closer(side: Side, faults: Faults) -> float:
     return 0.5 * math.erfc(difference / (error * math.sqrt(2))) if error else 1.0
 
 
-def usable(
-    models: Sequence[FaultModel], side: Side, fake: Tensor, failures: list[str], skip_failing: bool
-) -> list[FaultModel]:
+def usable(models: Models, side: Side, fake: Tensor, failures: list[str], skip_failing: bool) -> list[FaultModel]:
     """Return the models that these images have, each tried once at each strength on a few of them."""
     out: list[FaultModel] = []
     few = side.first(4)

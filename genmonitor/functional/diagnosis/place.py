@@ -13,7 +13,7 @@ from genmonitor.functional.areas import KEPT, grown, largest_piece, slices_of, w
 from genmonitor.functional.diagnosis.distance import Values, pixel_views
 from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, put_faults, ranked, usable
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
-from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
+from genmonitor.functional.diagnosis.kinds import FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Misfit
 from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.functional.permutation import LEVEL
@@ -30,13 +30,13 @@ BORDERS = (1, 2, 3, 4)
 
 
 def located(
-    images: Images, mask: Tensor, p_map: Tensor, models: Sequence[FaultModel], skip_failing: bool
+    images: Images, mask: Tensor, p_map: Tensor, models: Models, skip_failing: bool
 ) -> tuple[Tensor, list[FaultModel]]:
     """Return where the fault is that explains most of what is within an area of the map, or around it.
 
     It is there where real images with it are closest to generated ones, seen with what is around: the area where that
     holds pixel by pixel, or the map's, moved at its sides while that brings them closer. Pixels beside a fault that are
-    the same in all real images stand out more than it does, and a part of another image shows at its edge alone, so the
+    the same in all real images stand out more than it does. A part of another image shows at its edge alone. So the
     fault may be around the area.
 
     Args:

@@ -5,13 +5,13 @@ Real images get the weights that bring them closest to the generated ones: kerne
 "Correcting Sample Selection Bias by Unlabeled Data", 2006; Gretton et al., "Covariate Shift by Kernel Mean Matching",
 2009), which is the question of Kulinski and Inouye (arXiv 2210.10275) with reweighting as the map. Weights are fitted
 by wide kernels of pixels and judged by all kernels of both views on other generated images. Weights that narrow kernels
-fit also take 15 to 35 % of a distance that has nothing to do with proportions, since some real images always look a
-little more like generated ones than others do; wide ones fit what is common to many images, such as a class.
+fit also take 15 to 35 % of a distance that has nothing to do with proportions: some real images always look a little
+more like generated ones than others do. Wide ones fit what is common to many images, such as a class.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,27 +22,18 @@ RIDGE = 0.03
 """Added to the diagonal, in parts of it, so that many images have weights rather than a few."""
 
 
-@dataclass(frozen=True, eq=False)
-class Matching:
-    """Real images with the weights that bring them closest to generated ones.
-
-    Attributes:
-        weights: of the real images [N], of mean 1: below 1 for what is too rare among generated ones.
-        share: part of the distance of other generated images that the weights remove.
-    """
-
-    weights: Tensor
-    share: float
-
-
-def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: list[Tensor]) -> Matching:
-    """Weigh real images so that they come closest to generated ones, and judge that on others.
+def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: list[Tensor]) -> tuple[float, Tensor]:
+    """Weight real images so that they come closest to generated ones, and judge that on others.
 
     Args:
         distance: of the area.
         real: embedded real images.
         fitted: embedded generated images that weights are fitted to.
         judged: embedded generated images that they are judged on.
+
+    Returns:
+        The part of the distance of the judged images that the weights remove; the weights of the real images [N], of
+        mean 1: below 1 for what is too rare among generated ones.
     """
     wide = _wide_kernels(distance)
     weights = matching_weights(wide.gram(real, real), wide.gram(real, fitted).mean(1, dtype=torch.float64))
@@ -54,7 +45,7 @@ def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: 
         return float(w @ gram @ w / (1 - w.square().sum())) - 2 * float(w @ across) + of_fake
 
     before = weighted(torch.full_like(weights, 1 / len(weights)))
-    return Matching(weights, 1 - weighted(weights / len(weights)) / before if before else 0.0)
+    return 1 - weighted(weights / len(weights)) / before if before else 0.0, weights
 
 
 def matching_weights(gram: Tensor, across: Tensor) -> Tensor:

@@ -94,9 +94,8 @@ class Statistics:
         same = [part.abs().lt(SAME).to(x) for part in (to_right, down)]
         plateaus = [_energy(part, pairs[:, 2:]) for part, pairs in zip(same, self.pairs, strict=True)]
         moved = (brightness[..., 0] - self.color).abs()
-        logarithms = torch.cat(
-            [torch.cat([contrast, detail, *steps], 1) + LEAST, torch.cat(plateaus, 1) + FEW], 1
-        ).log()
+        energies = torch.cat([contrast, detail, *steps], 1) + LEAST
+        logarithms = torch.cat([energies, torch.cat(plateaus, 1) + FEW], 1).log()
         return torch.cat([brightness.flatten(1), moved, logarithms], 1)
 
 

@@ -8,14 +8,14 @@ test side first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples, check_pairs
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.covariance import FeatureMap, covariance
+from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.chunking import SymmetricBlocks, row_blocks
 from genmonitor.linalg.krylov import Operator, Space, cholesky_root
@@ -185,17 +185,24 @@ def summed(weights: Tensor, index: Tensor, size: int) -> Tensor:
 
 
 def by_covariances(
-    test: Tensor, reference: Tensor, eta: float, means: Tensor | None, features: FeatureMap, count: int
+    test: Tensor,
+    reference: Tensor,
+    eta: float,
+    features: FeatureMap,
+    count: int,
+    means: Tensor | None = None,
+    rows: Tensor | None = None,
 ) -> JointSpectrum:
-    """Use the covariances of both sides' features alone: directions are vectors of features.
+    """Use the covariances of both sides' features: directions are vectors of features.
 
     Args:
         test: (1/N) Σ φ φᵀ [R, R], float64.
         reference: the same of the other side.
         eta: weight of the reference side.
-        means: mean features of both sides [2, R], float64.
-        features: the map.
+        features: the map, to R values.
         count: eigenpairs of either sign that will be wanted.
+        means: mean features of both sides [2, R], float64, where no rows were kept.
+        rows: [N + N', D + E], where they were.
     """
     size, difference = len(test), test - eta * reference
 
@@ -209,33 +216,14 @@ def by_covariances(
         start, rounding = random_signs(size, count, test), torch.finfo(test.dtype).eps
         space = Space.ends(lambda v: v, outer, rounding, start, count, MAX_BLOCKS)
         total = total_of(torch.linalg.eigvalsh(difference))
-    return JointSpectrum(
-        space,
-        lambda v: test @ v + eta * (reference @ v),
-        total,
-        lambda coefficients: coefficients[:0],
-        lambda others, directions: in_chunks(others, lambda some: features(some).double() @ directions, size),
-        means,
-    )
 
-
-def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: int) -> JointSpectrum:
-    """Use the covariances of explicit features of the rows, which are at hand to be scored.
-
-    Args:
-        rows: [N + N', D + E].
-        n: N.
-        eta: weight of the reference side.
-        features: the map, to R values.
-        count: eigenpairs of either sign that will be wanted.
-    """
-    test, reference = (covariance([side], [features]) for side in (rows[:n], rows[n:]))
-    spectrum = by_covariances(test, reference, eta, None, features, count)
+    def score_rows(others: Tensor, directions: Tensor) -> Tensor:
+        return in_chunks(others, lambda some: features(some).double() @ directions, size)
 
     def scores(coefficients: Tensor) -> Tensor:
-        return spectrum.score_rows(rows, spectrum.space.vectors @ coefficients)
+        return coefficients[:0] if rows is None else score_rows(rows, space.vectors @ coefficients)
 
-    return replace(spectrum, scores=scores)
+    return JointSpectrum(space, lambda v: test @ v + eta * (reference @ v), total, scores, score_rows, means)
 
 
 def total_of(eigenvalues: Tensor) -> Tensor:

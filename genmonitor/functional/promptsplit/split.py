@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from genmonitor._validation import check_at_least, check_at_most, check_pairs, check_positive, check_vectors
-from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features, by_gram, joint_rows
+from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_covariances, by_gram, joint_rows
 from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.covariance import covariance
 from genmonitor.kernels.product import check_pair_kernels, feature_size
 from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
@@ -87,8 +88,8 @@ def prompt_split(
 ) -> PromptSplitModes:
     """Find what two models answer differently, and to which prompts: outer eigenpairs of a difference of covariances.
 
-    Λ = (1/N) Σ φ φᵀ over the test samples minus (eta/N') Σ φ φᵀ over the reference samples, φ the joint features of an
-    output and its prompt, whose kernel is the product of both kernels.
+    Λ = (1/N) Σ φ φᵀ over the test samples minus (eta/N') Σ φ φᵀ over the reference samples. φ are the joint features
+    of an output and its prompt: their kernel is the product of both kernels.
 
     Without prompts it is KEN: the modes of outputs that are more than eta times as common as among the reference's.
 
@@ -151,7 +152,9 @@ def prompt_split(
         if num_features is None or len(rows) <= 2 * feature_size(output_kernel, num_features):
             spectrum = by_gram(rows, n, eta, kernel, num_modes)
         else:
-            spectrum = by_features(rows, n, eta, kernel.features(num_features, seed), num_modes)
+            features = kernel.features(num_features, seed)
+            of_test, of_reference = (covariance([side], [features]) for side in (rows[:n], rows[n:]))
+            spectrum = by_covariances(of_test, of_reference, eta, features, num_modes, rows=rows)
         return split_modes(spectrum, n, eta, num_modes, kernel.rows)
 
 

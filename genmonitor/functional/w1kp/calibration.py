@@ -229,9 +229,7 @@ def check_calibration(calibration: W1KPCalibration | None, k: int | None) -> W1K
     return calibration
 
 
-def check_prompted_outputs(
-    features: object, prompt_index: object, calibration: W1KPCalibration
-) -> tuple[Tensor, Tensor]:
+def check_outputs(features: object, prompt_index: object, calibration: W1KPCalibration) -> tuple[Tensor, Tensor]:
     """Return outputs [N, D] of the calibrated embedding and the prompt of each, 0 where `prompt_index` is None."""
     x = check_features("features", features).detach()
     calibration.check("features", x)

@@ -14,7 +14,7 @@ from genmonitor._validation import check_some_prompts
 from genmonitor.functional.w1kp.calibration import (
     W1KPCalibration,
     check_calibration,
-    check_prompted_outputs,
+    check_outputs,
     similarities,
 )
 from genmonitor.functional.w1kp.subsets import (
@@ -101,27 +101,21 @@ def w1kp_score(
         tensor(0.5000, dtype=torch.float64)
     """
     calibration = check_calibration(calibration, k)
-    x, index = check_prompted_outputs(features, prompt_index, calibration)
+    x, index = check_outputs(features, prompt_index, calibration)
     by_prompt = similarities(x, index, calibration)
     scored = [similarity for similarity in by_prompt.values() if len(similarity) > 1]
     check_some_prompts(len(scored), 2)
     skipped = len(by_prompt) - len(scored)
-    out = {
-        "w1kp": torch.stack([pair_mean(similarity) for similarity in scored]).mean(),
-        "prompts": torch.tensor(len(scored), device=x.device),
-        "skipped": torch.tensor(skipped, device=x.device),
-    }
+    out = {"w1kp": torch.stack([pair_mean(similarity) for similarity in scored]).mean()}
+    out |= {"prompts": torch.tensor(len(scored), device=x.device), "skipped": torch.tensor(skipped, device=x.device)}
     if k is None:
         return out
     large = [similarity for similarity in scored if len(similarity) >= k]
     check_some_prompts(len(large), k)
     generator = torch.Generator().manual_seed(0)
     values, errors = torch.stack([closest_pairs(some, generator, k)[:, -1] for some in large]).unbind(1)
-    return out | {
-        "w1kp_k": values.mean(),
-        "w1kp_k_error": errors.norm() / len(large),
-        "skipped_k": torch.tensor(len(by_prompt) - len(large), device=x.device),
-    }
+    skipped_k = torch.tensor(len(by_prompt) - len(large), device=x.device)
+    return out | {"w1kp_k": values.mean(), "w1kp_k_error": errors.norm() / len(large), "skipped_k": skipped_k}
 
 
 def w1kp_by_prompt(
@@ -152,7 +146,7 @@ def w1kp_by_prompt(
         [('dog', 'high'), ('cat', 'none')]
     """
     calibration = check_calibration(calibration, k)
-    x, index = check_prompted_outputs(features, prompt_index, calibration)
+    x, index = check_outputs(features, prompt_index, calibration)
     if names is not None:
         check_names(index, len(names))
     rows = []
@@ -191,7 +185,7 @@ def variability_p_value(
     Returns:
         A multiple of 1 / (B + 1), up to 1; 1 of a single prompt.
     """
-    x, index = check_prompted_outputs(features, prompt_index, calibration)
+    x, index = check_outputs(features, prompt_index, calibration)
     _, index, counts = index.unique(return_inverse=True, return_counts=True)
     some = counts[index] > 1
     x, index, of_each = x[some].double(), index[some], counts[index[some]][:, None].double()

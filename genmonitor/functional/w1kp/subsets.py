@@ -13,7 +13,7 @@ from genmonitor._validation import check_min_samples
 from genmonitor.functional.w1kp.calibration import (
     W1KPCalibration,
     check_calibration,
-    check_prompted_outputs,
+    check_outputs,
     similarities,
 )
 from genmonitor.linalg import chunking
@@ -58,7 +58,7 @@ def expected_closest_pairs(
         tensor([0.5000, 0.7500], dtype=torch.float64)
     """
     calibration = check_calibration(calibration, k)
-    x, index = check_prompted_outputs(features, None, calibration)
+    x, index = check_outputs(features, None, calibration)
     check_min_samples("features", x, k or 2)
     values, errors = closest_pairs(similarities(x, index, calibration)[0], generator, k)
     return values, errors
@@ -215,7 +215,7 @@ def reusability_curve(
         ([0.5, 0.8], 3)
     """
     calibration = check_calibration(calibration, k)
-    x, index = check_prompted_outputs(features, prompt_index, calibration)
+    x, index = check_outputs(features, prompt_index, calibration)
     found = list(similarities(x, index, calibration).values())
     if k is None:
         k = min((len(one) for one in found if len(one) > 1), default=2)

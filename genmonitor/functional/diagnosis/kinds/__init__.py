@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from genmonitor.functional.diagnosis.kinds.base import FaultModel, Kind
+from genmonitor.functional.diagnosis.kinds.base import FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.detail import Blurred, Compressed, Noisy, Periodic, Pixelated, Sharpened
 from genmonitor.functional.diagnosis.kinds.shape import Mirrored, Rotated, Shifted, Thicker, Zoomed
 from genmonitor.functional.diagnosis.kinds.tone import (
@@ -71,4 +71,4 @@ def in_words(name: str, strength: float, unit: str) -> str:
     return KINDS[name].said(strength, unit) if name in KINDS else f"{name} {strength:.2g} {unit}"
 
 
-__all__ = ["FAULT_MODELS", "KINDS", "FaultModel", "Kind", "in_words"]
+__all__ = ["FAULT_MODELS", "KINDS", "FaultModel", "Kind", "Models", "in_words"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -52,6 +53,9 @@ class FaultModel(Protocol):
             New images of the same shape; only the area that is diagnosed is looked at.
         """
         ...
+
+
+Models = Sequence[FaultModel]
 
 
 class Kind:
@@ -125,15 +129,9 @@ class Kind:
     def said(cls, strength: float, unit: str) -> str:
         """Say the kind with its strength in a few words."""
         size = abs(strength)
-        return cls.words.format(
-            s=f"{size:.2g}",
-            percent=f"{100 * size:.0f}",
-            left=f"{100 * (1 - size):.0f}",
-            unit=unit,
-            sign="−" if strength < 0 else "+",
-            channel=unit.rpartition(" in ")[2],
-            period=unit.rpartition(", ")[2],
-        )
+        sizes = {"s": f"{size:.2g}", "percent": f"{100 * size:.0f}", "left": f"{100 * (1 - size):.0f}"}
+        names = {"channel": unit.rpartition(" in ")[2], "period": unit.rpartition(", ")[2]}
+        return cls.words.format(unit=unit, sign="−" if strength < 0 else "+", **sizes, **names)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.unit!r})"

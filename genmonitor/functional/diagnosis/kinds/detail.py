@@ -19,9 +19,6 @@ _PARMAR = "Parmar, Zhang and Zhu, 'On Aliased Resizing and Surprising Subtleties
 
 BLOCK, BEYOND = 8, 4
 """Side of JPEG's blocks; standard errors by which steps between blocks must be steeper than in real images."""
-REPEATED, OF_AREA = 1.5, 0.5
-"""What must remain of the difference where it is folded: so many times what chance leaves, in whole images; most of it
-in an area, where a step leaves much."""
 
 
 class Blurred(Kind):
@@ -147,7 +144,9 @@ class Periodic(Kind):
         difference, everywhere = fake.mean(0) - real.mean(0), bool(area.all())
         level = difference if everywhere else _without_trend(difference, area, self.period)
         pattern, remains = _folded(level, area, self.period)
-        if remains < (REPEATED * self.period**2 / float(area.sum()) if everywhere else OF_AREA):
+        # what must remain of the difference where it is folded: 1.5 times what chance leaves, in whole images; half of
+        # it in an area, where a step leaves much
+        if remains < (1.5 * self.period**2 / float(area.sum()) if everywhere else 0.5):
             return None
         # part of what remains that half the period leaves from which the pattern is of that
         if self.period > 2 and _folded(difference, area, self.period // 2)[1] > 0.8 * remains:

@@ -14,9 +14,7 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.kinds.base import PART, RANGE, Kind, both_ways
 
 _LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawed', WACV 2024, arXiv 2305.08891"
-_SCHEDULE = (
-    "a noise schedule that leaves signal at its last step, so that samples keep to medium brightness (diffusion)"
-)
+_SCHEDULE = "a noise schedule that leaves signal at its last step, so samples keep to medium brightness (diffusion)"
 _NORMALIZATION = "a schedule of zero terminal SNR (diffusion); the same normalization of training and generated images"
 _ACTIVATION = "compare the range of the output's activation with that of the training images"
 

@@ -105,9 +105,7 @@ class Copies(Kind):
 
     name = "copies"
     words = "{percent} % {unit}"
-    change = (
-        "nothing: images nearer to another one than half of what is usual are counted, less those that real images have"
-    )
+    change = "nothing: images nearer to another than half of what is usual are counted, less those among real images"
     cause = "mode collapse where they repeat each other (GAN), memorization of training images, above all of those that come often, where they repeat real ones (diffusion)"
     source = f"{_METZ}; {_CARLINI}"
     remedy = "remove duplicates from the training images; stop earlier"

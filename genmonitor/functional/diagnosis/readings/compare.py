@@ -136,10 +136,8 @@ def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
     return (sizes.amax(1)[:, None] >= sizes[0] - 1e-9).double().mean(0)
 
 
-def differing(
-    readings: Sequence[Reading], fake: Tensor, real: Tensor, level: float, seed: int, count: int = 3
-) -> list[Said]:
-    """Return the readings that differ most visibly, without those that say the same as another.
+def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: float, seed: int) -> list[Said]:
+    """Return the readings that differ most visibly, three at most, without those that say the same as another.
 
     Args:
         readings: which.
@@ -147,7 +145,6 @@ def differing(
         real: of real ones [M, R].
         level: of all of them together.
         seed: of the permutations.
-        count: how many to return at most.
     """
     p = p_values(fake, real, seed)
     found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
@@ -164,7 +161,7 @@ def differing(
         # readings of one family that are said
         if not same and len(family) < 2:
             out.append(candidate)
-    return out[:count]
+    return out[:3]
 
 
 def _said(reading: Reading, fake: Tensor, real: Tensor, p: float) -> Said:
