@@ -17,8 +17,6 @@ from genmonitor.functional.band_energy_test import DIRECTIONS, BandEnergy, band_
 SAID = 3
 """Bands that a sentence names."""
 COMPARED = 1200
-SMALLEST = 4
-"""Pixels a side of images that have bands."""
 OCTAVES = tuple(2**i for i in range(1, 11))
 BANDS = tuple(
     replace(spec, key=f"{key}_{px}", label=f"{spec.label} {px} px")
@@ -30,7 +28,8 @@ BANDS = tuple(
 
 def bands_of(fake: Tensor, real: Tensor, seed: int) -> BandEnergy | None:
     """Compare bands of images [N, C, H, W], at most 1200 of each side, evenly spread; None where they are too small."""
-    if min(real.shape[2:]) < SMALLEST:
+    # smaller images have no bands
+    if min(real.shape[2:]) < 4:
         return None
     return band_energy_test(*(x[:: -(-len(x) // COMPARED)] for x in (fake, real)), seed=seed)
 

@@ -23,8 +23,6 @@ from genmonitor.images.by_prompt import prompts_of
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 
-MAX_PER_CLASS = 500
-"""Images of a class that are looked at, on each side."""
 DIAGNOSED = 40
 """Images of a class on each side from which it is said what is wrong with it."""
 SAID = 3
@@ -80,6 +78,9 @@ class ClassResult:
         if self.p is None:
             return "too few images"
         return f"{self.fault if self.differs else 'no evidence of a difference'} ({format_p(self.p)})"
+
+
+Results = Sequence[ClassResult]
 
 
 def checked_labels(
@@ -183,12 +184,12 @@ def _rows(of: ImageSet | Tensor, indices: Tensor) -> Tensor:
 def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Choose images of each class up to a number; return their indices, in order, and their classes."""
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
-    kept = [order[numbers[order] == number][:MAX_PER_CLASS] for number in numbers.unique() if number != LEFT_OUT]
+    kept = [order[numbers[order] == number][:500] for number in numbers.unique() if number != LEFT_OUT]
     chosen = torch.cat(kept).sort().values
     return chosen, numbers[chosen]
 
 
-def class_finding(results: Sequence[ClassResult]) -> Finding:
+def class_finding(results: Results) -> Finding:
     """Return the finding which classes are wrong and how, and that there is no evidence of the others.
 
     Example:
@@ -216,7 +217,7 @@ def class_finding(results: Sequence[ClassResult]) -> Finding:
     return replace(found, text=text, area=area, verdict="", measure=P_CLASS.key, fine=not wrong, p=first.p)
 
 
-def surest_first(results: Sequence[ClassResult]) -> list[ClassResult]:
+def surest_first(results: Results) -> list[ClassResult]:
     """Return classes in the order of their p-values, of equal ones those that are explained best first."""
     return sorted(results, key=lambda x: (2.0 if x.p is None else x.p, -x.share))
 
@@ -234,9 +235,7 @@ def _counted(classes: int) -> str:
     return "class" if classes == 1 else f"{classes} classes"
 
 
-def with_classes(
-    findings: Sequence[Finding], results: Sequence[ClassResult], claims: bool = True
-) -> tuple[Finding, ...]:
+def with_classes(findings: Sequence[Finding], results: Results, claims: bool = True) -> tuple[Finding, ...]:
     """Put what was found of classes among the findings about all images together.
 
     It is the first where some classes are wrong and others are not: a diagnosis of all images together blurs it. That
@@ -246,27 +245,21 @@ def with_classes(
     return (*findings[:at], class_finding(results), *findings[at:])
 
 
-def smallest_p(results: Sequence[ClassResult]) -> dict[str, float]:
+def smallest_p(results: Results) -> dict[str, float]:
     """Return the value that makes a curve, by its key."""
     return {P_CLASS.key: min(x.p for x in results if x.p is not None)} if results else {}
 
 
-def class_data(results: Sequence[ClassResult]) -> dict[str, dict[str, Any]]:
+def class_data(results: Results) -> dict[str, dict[str, Any]]:
     """Return what was found of each class as plain Python, by its label, those that differ most first."""
-    return {
-        str(x.label): {
-            "generated": x.n_fake,
-            "real": x.n_real,
-            "p_value": x.p,
-            "differs": x.differs,
-            "verdict": x.verdict,
-            "finding": None if x.found is None else x.found.to_dict(),
-        }
-        for x in surest_first(results)
-    }
+    found = {}
+    for x in surest_first(results):
+        numbers = {"generated": x.n_fake, "real": x.n_real, "p_value": x.p, "differs": x.differs, "verdict": x.verdict}
+        found[str(x.label)] = numbers | {"finding": None if x.found is None else x.found.to_dict()}
+    return found
 
 
-def class_table(results: Sequence[ClassResult]) -> Table:
+def class_table(results: Results) -> Table:
     """Return what was found of each class as cells to be read, those that differ most first."""
     rows = [[str(x.label), x.n_fake, x.n_real, x.verdict] for x in surest_first(results)]
     return Table(["class", "generated", "real", "against real images of the class"], rows, ["real", "generated"])

@@ -111,11 +111,8 @@ class Comparison:
             return found
         firsts = [evaluation.findings[0] for evaluation in self.evaluations]
         of_each = [replace(x, text=f"{name}: {x.text}") for name, x in zip(self.names, firsts, strict=True)]
-        return (
-            closer.which_is_closer(self.differences, self.names),
-            *of_each,
-            *(replace(x, detail=True) for x in found),
-        )
+        details = [replace(x, detail=True) for x in found]
+        return (closer.which_is_closer(self.differences, self.names), *of_each, *details)
 
     @property
     def split(self) -> str:
@@ -255,9 +252,9 @@ def compare(
 
     Raises:
         TypeError: if a tensor holds no real numbers, `settings` are of another kind, or `paired` is no boolean.
-        ValueError: if a set is neither a tensor nor has a length and access by index, shapes or value ranges differ,
-            values are not finite, images are too few, or not as many though paired, there is not one label for each
-            image of both sides, or no class has 8 images on both.
+        ValueError: if a set is neither a tensor nor has a length and access by index, shapes or value ranges differ, or
+            values are not finite. Likewise if images are too few, or not as many though paired, if there is not one
+            label for each image of both sides, or if no class has 8 images on both.
 
     References:
         Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
@@ -305,18 +302,10 @@ def compare(
             samples = Samples(images.read(mine, progress).to(device), torch.tensor(images.indices)[mine])
         evaluations.append(evaluate_fitted(evaluator, samples, of.seed, comm))
         notes += [note if other is None else f"of `{name}`, {note}" for note in evaluations[-1].notes]
-    return Comparison(
-        tuple(sets),
-        evaluator,
-        tuple(evaluations),
-        tuple(images.first(SHOWN) for images in chosen.values()),
-        _differences(evaluations, paired),
-        len(real),
-        evaluator.n_samples,
-        (*report.notes, *notes),
-        classes,
-        evaluations[0].copies,
-    )
+    shown = tuple(images.first(SHOWN) for images in chosen.values())
+    found = tuple(sets), evaluator, tuple(evaluations), shown, _differences(evaluations, paired)
+    told = (*report.notes, *notes)
+    return Comparison(*found, len(real), evaluator.n_samples, told, classes, evaluations[0].copies)
 
 
 def _checked_settings(settings: RegionSettings | None) -> RegionSettings:

@@ -26,7 +26,7 @@ from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.diagnosis.images import Images
-from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind
+from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
@@ -36,8 +36,6 @@ from genmonitor.images.compared_sets import scale_doubt
 from genmonitor.partition import PixelPartition
 
 MOSTLY_ALL = ("whole image", "most of the image")
-COPIES = 0.1
-"""Share of images with a near twin from which it is a finding."""
 MANY = 0.3
 """Share of images with a near twin from which that is said first, unless another finding explains more."""
 ENOUGH = 0.4
@@ -46,13 +44,8 @@ EXAMPLES = 6
 PATCH, STEP = 16, 8
 """Pixels a side of the patches of images that are not aligned, and the steps in which they are placed."""
 ANYWHERE = "anywhere"
-NOT_ALIGNED = "patches of {}×{} px from random places were compared"
-LOCAL, ELSEWHERE = 0.5, 0.25
-"""Part of the image that one fault's area is at most, and part of its distance that all around it has at most."""
-SAME_AREA = 0.5
-"""Intersection over union from which two areas are one."""
-BESIDE = 5
-"""Tests beside those of places: copies, near twins, strange samples, real images that none is like, sizes of detail."""
+NamedMask = tuple[str, Tensor, str | None]
+"""The name of an area, its mask [H, W], and the region that it is."""
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
 
@@ -67,8 +60,8 @@ class Diagnosis:
         areas: the numbers behind them, by the name of the area: distance, spread, nearest and more.
         map: of `genmonitor.functional.discrepancy_map`; None where areas were given.
         average: mean of the real images [C, H, W].
-        examples: by what is to be said of them, real images, the same with the faults of the first finding where it has
-            any, and the generated images that show it most [n, C, H, W]; empty for features.
+        examples: images [n, C, H, W] by what is to be said of them: real ones, the same with the faults of the first
+            finding where it has any, and the generated ones that show it most; empty for features.
         too_rare: indices of real images that generated ones are too seldom like; empty where proportions explain less
             than 20 %.
         too_frequent: the same of those that they are like too often.
@@ -108,7 +101,9 @@ class Diagnosis:
             return min(1.0, places)
         copied = [x for x in self.findings if x.kinds[:1] and x.kinds[0].name == Copies.name]
         beside = [x for x in self.findings if x.fine is False and x.area.name not in self.areas] + copied
-        return min(1.0, 2 * min([places, *(BESIDE * x.p for x in beside if x.p is not None)]))
+        # tests beside those of places: copies, near twins, strange samples, real images that none is like, sizes of
+        # detail
+        return min(1.0, 2 * min([places, *(5 * x.p for x in beside if x.p is not None)]))
 
     def of_image(self) -> dict[str, float]:
         """Return the numbers of the whole image that make curves; none where only other areas were diagnosed."""
@@ -116,15 +111,10 @@ class Diagnosis:
         if whole is None:
             return {}
         explained = min(1.0, max((x.of_image for x in self.areas.values()), default=0.0))
-        return {
-            "p_finding": self.p,
-            "spread": whole.spread,
-            "nearest": whole.nearest,
-            "explained": explained,
-            "proportions": min(whole.proportions, max(0.0, 1.0 - explained)),
-            **({} if self.singles is None else self.singles.values()),
-            **({} if self.bands is None else band_values(self.bands)),
-        }
+        values = {"p_finding": self.p, "spread": whole.spread, "nearest": whole.nearest, "explained": explained}
+        values["proportions"] = min(whole.proportions, max(0.0, 1.0 - explained))
+        values |= {} if self.singles is None else self.singles.values()
+        return values | ({} if self.bands is None else band_values(self.bands))
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
@@ -159,10 +149,7 @@ class Diagnosis:
             "areas": {name: of_area(found) for name, found in self.areas.items()},
             "map": None if self.map is None else {key: value.tolist() for key, value in self.map.items()},
             "p": self.p,
-            "too_rare": list(self.too_rare),
-            "too_frequent": list(self.too_frequent),
-            "left_out": list(self.left_out),
-            "failures": list(self.failures),
+            **{name: list(getattr(self, name)) for name in ("too_rare", "too_frequent", "left_out", "failures")},
             "copies": [list(pair) for pair in self.copies],
         }
 
@@ -213,9 +200,9 @@ def diagnose(
     Raises:
         TypeError: if a side is no tensor of real numbers, `area` none of booleans, a fault model lacks an attribute,
             or a reading is no `Reading`.
-        ValueError: if shapes or scales differ, values are not finite, samples are fewer than 8, the area is of another
-            size or empty, both `area` and `partition` are given, either is with aligned=False, that with features, or a
-            fault model or a reading returns another shape, NaN or infinities.
+        ValueError: if shapes or scales differ, values are not finite, samples are fewer than 8, or the area is of
+            another size or empty. Likewise if both `area` and `partition` are given, if either is with aligned=False,
+            or that with features. And if a fault model or a reading returns another shape, NaN or infinities.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -233,21 +220,16 @@ def diagnose(
     check_at_least("seed", seed, 0)
     for name, value in {"aligned": aligned, "encoded": encoded, "skip_failing": skip_failing}.items():
         check_bool(name, value)
-    fake, real = _checked(fake, real)
-    pixels = real.ndim == 4 and not encoded
-    if pixels and not skip_failing and (doubt := scale_doubt(real, fake)):
-        raise ValueError(f"Expected `fake` in the value range of `real`, but {doubt}. Scale one of them.")
-    if real.ndim == 2 and not aligned:
-        raise ValueError("Expected images for aligned=False, but got features, which have no places. Leave it out.")
-    if real.ndim == 2:
-        fake, real = fake[:, :, None, None], real[:, :, None, None]
+    fake, real, pixels = _checked(fake, real, aligned, encoded, skip_failing)
     models, left_out = _models(fault_models, pixels)
     given = fake, real
     if not aligned:
         if area is not None or partition is not None:
             raise ValueError("Expected no `area` or `partition` with aligned=False, which has no places. Leave it out.")
         fake, real = (_patches(x, seed + side) for side, x in enumerate((fake, real)))
-        left_out = (*left_out, f"No place is said, as images are not aligned: {NOT_ALIGNED.format(*real.shape[2:])}.")
+        size = "×".join(map(str, real.shape[2:]))
+        compared = f"patches of {size} px from random places were compared"
+        left_out = (*left_out, f"No place is said, as images are not aligned: {compared}.")
     failed: list[str] = []
     images = Images.of(fake, real, seed, _readings(readings, real, aligned, failed, skip_failing) if pixels else ())
     if aligned:
@@ -274,9 +256,28 @@ def diagnose(
     return Diagnosis(*found, singles, bands)
 
 
-def _with_others(
-    findings: Sequence[Finding], singles: SingleSamples, of_bands: Sequence[Finding], whole: Tensor
-) -> list[Finding]:
+def _checked(
+    fake: Tensor, real: Tensor, aligned: bool, encoded: bool, skip_failing: bool
+) -> tuple[Tensor, Tensor, bool]:
+    """Return both sides as images, features as images of one pixel, and True if their values are pixels."""
+    real = check_samples("real", real)
+    fake = check_samples("fake", fake, tuple(real.shape[1:]))
+    check_min_samples("fake", fake, MIN_SAMPLES)
+    check_min_samples("real", real, MIN_SAMPLES)
+    # what faults explain needs no more than float32, whose products are twice as fast
+    fake, real = fake.detach().float(), real.detach().float().to(fake.device)
+    pixels = real.ndim == 4 and not encoded
+    doubt = scale_doubt(real, fake) if pixels and not skip_failing else None
+    if doubt:
+        raise ValueError(f"Expected `fake` in the value range of `real`, but {doubt}. Scale one of them.")
+    if real.ndim == 2 and not aligned:
+        raise ValueError("Expected images for aligned=False, but got features, which have no places. Leave it out.")
+    if real.ndim == 2:
+        fake, real = fake[:, :, None, None], real[:, :, None, None]
+    return fake, real, pixels
+
+
+def _with_others(findings: list[Finding], singles: SingleSamples, bands: list[Finding], whole: Tensor) -> list[Finding]:
     """Add what was found of single samples and of sizes of detail: what to look at first comes first.
 
     A fault that is named changes energies and makes many samples strange: then these are details, a few that are by
@@ -288,7 +289,7 @@ def _with_others(
         # which no fault of single images explains
         wrong = [x if x.kinds else replace(x, detail=True) for x in wrong]
     explained = any(x.kinds for x in wrong)
-    others = [replace(x, detail=explained) for x in of_bands] + singles.strangest(explained)
+    others = [replace(x, detail=explained) for x in bands] + singles.strangest(explained)
     others += [replace(x, detail=explained) for x in singles.without_samples()]
     said = [x for x in others if x.fine is False or (wrong and not x.detail)]
     return [*copied, *wrong[:2], *said, *wrong[2:], *fine, *(x for x in others if x not in said)]
@@ -311,8 +312,8 @@ def _patches(images: Tensor, seed: int) -> Tensor:
 def _diagnosed(
     images: Images,
     drawn: Mapping[str, Tensor] | None,
-    masks: Sequence[tuple[str, Tensor, str | None]],
-    models: Sequence[FaultModel],
+    masks: list[NamedMask],
+    models: Models,
     skip_failing: bool,
 ) -> tuple[dict[str, AreaDiagnosis], list[Finding]]:
     """Diagnose areas, each a name, mask [H, W] and region; return what was measured by name, and the findings."""
@@ -325,7 +326,8 @@ def _diagnosed(
     findings = []
 
     def repeats_another(mask: Tensor) -> bool:
-        others = any(_overlap(mask, x.mask) >= SAME_AREA for x in areas.values())
+        # intersection over union from which two areas are one
+        others = any(_overlap(mask, x.mask) >= 0.5 for x in areas.values())
         return others or describe_area(mask) in MOSTLY_ALL
 
     for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
@@ -354,15 +356,12 @@ def _diagnosed(
     if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
-        findings = [
-            *(x for x in copies if x.kinds[0].strength >= MANY and x.kinds[0].share >= most),
-            *findings,
-        ]
-        findings += [x for x in copies if x not in findings]
+        first = [x for x in copies if x.kinds[0].strength >= MANY and x.kinds[0].share >= most]
+        findings = [*first, *findings, *(x for x in copies if x not in first)]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
 
 
-def _without_others(p_map: Tensor, mask: Tensor, masks: Sequence[tuple[str, Tensor, str | None]]) -> Tensor:
+def _without_others(p_map: Tensor, mask: Tensor, masks: list[NamedMask]) -> Tensor:
     """Return the map of an area without what is diagnosed as other areas."""
     for _, other, _ in masks:
         if other is not mask and not bool(other.all()):
@@ -386,8 +385,9 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
         first = measured[areas[0].area.name]
         if first.of_image >= whole.kinds[0].share - MARGIN:
             return areas  # weights fit a fault of an area too
-        local = float(first.mask.double().mean()) < LOCAL
-        if local and diagnose_area(images, ~first.mask, ()).distance < ELSEWHERE * first.distance:
+        # part of the image that one fault's area is at most, and part of its distance that all around it has at most
+        local = float(first.mask.double().mean()) < 0.5
+        if local and diagnose_area(images, ~first.mask, ()).distance < 0.25 * first.distance:
             # weights imitate what is wrong there alone
             sentence = text.explained_sentence(areas[0].area.name, whole.kinds, whole.p or 0.0)
             return [replace(whole, area=areas[0].area, text=sentence), *areas[1:]]
@@ -411,7 +411,8 @@ def _examples(
     out = {f"real, with typical {said[0].reading.name}" if said else "real": shown}
     # proportions and copies change no real image, and what else explains their area is not what was found
     of_area = () if found is None else _kinds(found.explained)
-    if found and found.explained and finding.kinds and finding.kinds == of_area and _changes_images(finding.kinds[0]):
+    changes = bool(finding.kinds) and finding.kinds == of_area and KINDS.get(finding.kinds[0].name, Kind).changes_images
+    if found and found.explained and changes:
         low, high = float(real.min()), float(real.max())
         scaled = (shown - low) / ((high - low) or 1.0)
         faulty = put_faults(scaled, found.explained.faults, found.mask.to(real.device), images.range, images.seed)
@@ -422,22 +423,9 @@ def _examples(
     return {name: some.cpu() for name, some in out.items()}
 
 
-def _changes_images(kind: FaultKind) -> bool:
-    return kind.name not in KINDS or KINDS[kind.name].changes_images
-
-
-def _checked(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    real = check_samples("real", real)
-    fake = check_samples("fake", fake, tuple(real.shape[1:]))
-    check_min_samples("fake", fake, MIN_SAMPLES)
-    check_min_samples("real", real, MIN_SAMPLES)
-    # what faults explain needs no more than float32, whose products are twice as fast
-    return fake.detach().float(), real.detach().float().to(fake.device)
-
-
-def _models(given: Sequence[FaultModel] | None, pixels: bool) -> tuple[Sequence[FaultModel], tuple[str, ...]]:
+def _models(given: Sequence[FaultModel] | None, pixels: bool) -> tuple[Models, tuple[str, ...]]:
     """Return the fault models to try, and which are left out."""
-    models: Sequence[FaultModel] = FAULT_MODELS if given is None else given
+    models: Models = FAULT_MODELS if given is None else given
     for model in models:
         if not isinstance(model, FaultModel):
             raise TypeError(
@@ -461,7 +449,7 @@ def _readings(
 
 def _areas(
     fake: Tensor, real: Tensor, area: Tensor | None, partition: PixelPartition | None, seed: int
-) -> tuple[dict[str, Tensor] | None, list[tuple[str, Tensor, str | None]]]:
+) -> tuple[dict[str, Tensor] | None, list[NamedMask]]:
     """Return the map, where one was drawn, and each area's name, mask [H, W] and region."""
     size = (real.shape[2], real.shape[3])
     if area is not None and partition is not None:
@@ -471,8 +459,7 @@ def _areas(
         return None, [(describe_area(mask), mask, None)]
     if partition is not None:
         partition.check_images("fake", tuple(fake.shape))
-        sites = partition.labels.repeat_interleave(size[0] // partition.labels.shape[0], 0)
-        sites = sites.repeat_interleave(size[1] // partition.labels.shape[1], 1).cpu()
+        sites = partition.pixel_labels().cpu()
         return None, [(name, sites == label, name) for name, label in partition.regions().items()]
     drawn = discrepancy_map(fake, real, seed=seed)
     masks = [x for x in significant_areas(drawn) if describe_place(x) not in MOSTLY_ALL]
@@ -510,17 +497,8 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         verdict = "no simple fault"
     if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
         sentence += f" {text.proportions_sentence(found.proportions)}"
-    return Finding(
-        sentence,
-        area,
-        verdict,
-        None,
-        fine=False,
-        p=found.p,
-        kinds=kinds if named else (),
-        samples=found.samples,
-        cause=text.cause_sentence(kinds[0]) if named else "",
-    )
+    kinds, cause = (kinds, text.cause_sentence(kinds[0])) if named else ((), "")
+    return Finding(sentence, area, verdict, None, False, found.p, kinds=kinds, samples=found.samples, cause=cause)
 
 
 def _fine(area: Area, p: float | None) -> Finding:
@@ -541,7 +519,8 @@ def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
     """Return True if images come over and over."""
     found: Repeats = repeats(images)
-    if found.share < COPIES or found.p > LEVEL / 50:
+    # share of images with a near twin from which it is a finding
+    if found.share < 0.1 or found.p > LEVEL / 50:
         return []
     kind = FaultKind(Copies.name, found.share, "of the images have a near twin among them", found.of_distance)
     return [of_copies(kind, found.p, found.samples, mask)]

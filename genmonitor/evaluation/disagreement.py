@@ -136,31 +136,20 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         names, of_reference = (self.prompts.named(side.indices.tolist()) for side in sides)
         rows, codes = torch.cat(outputs), torch.cat(prompts)
 
+        options: Any = {"output_kernel": self.kernel, "prompt_kernel": self.prompt_kernel, "eta": self.eta}
+        options |= {"num_features": self.num_features, "seed": self.seed}
+
         def split(num_modes: int, test: Tensor) -> PromptSplitModes:
-            return prompt_split(
-                rows[test],
-                codes[test],
-                rows[~test],
-                codes[~test],
-                output_kernel=self.kernel,
-                prompt_kernel=self.prompt_kernel,
-                eta=self.eta,
-                num_modes=num_modes,
-                num_features=self.num_features,
-                seed=self.seed,
-            )
+            sides = rows[test], codes[test], rows[~test], codes[~test]
+            return prompt_split(*sides, num_modes=num_modes, **options)
 
         observed = torch.arange(len(rows), device=rows.device) < len(names)
         drawn = permuted_sides(names, of_reference, self.baseline_draws, self.seed).to(rows.device)
         test, reference = zip(outputs, prompts, strict=True)
         kernels = self.kernel, self.prompt_kernel
         p, prompt_p = disagreement_p_values(test, reference, names, of_reference, *kernels, seed=self.seed)
-        return replace(
-            disagreement(lambda num_modes: split(num_modes, observed), self.num_modes, names, of_reference),
-            p=p,
-            prompt_p=prompt_p,
-            by_chance=[ByChance.of(split(1, sides)) for sides in drawn],
-        )
+        found = disagreement(lambda num_modes: split(num_modes, observed), self.num_modes, names, of_reference)
+        return replace(found, p=p, prompt_p=prompt_p, by_chance=[ByChance.of(split(1, sides)) for sides in drawn])
 
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
         """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""
@@ -177,10 +166,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
-        return (
-            *self.tracker.findings(history[-1]),
-            text.disagreement_finding(history[-1], evaluation.found.differing, self._values.against),
-        )
+        record, differing = history[-1], evaluation.found.differing
+        return (*self.tracker.findings(record), text.disagreement_finding(record, differing, self._values.against))
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""

@@ -157,34 +157,30 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
                 values |= self._fidelity.compute()
         values |= self._extra.compute(comm)
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
-        ordered = outputs[indices.argsort()]
-        if self.calibration is not None:
-            with comm.all_ranks_or_none():
+        followed: PromptFidelity | None = None
+        with comm.all_ranks_or_none():
+            ordered = outputs[indices.argsort()]
+            if self.calibration is not None:
                 numbers = self._by_prompt.numbers(torch.arange(len(ordered), device=ordered.device))
                 values["w1kp"] = float(w1kp_score(ordered, numbers, calibration=self.calibration)["w1kp"])
-        with comm.all_ranks_or_none():
             spread = self.tracker.measure(ordered, self.kernel)
-        values |= self.tracker.by_key(spread)
-        followed: PromptFidelity | None = None
-        if self._share_a_space:
-            with comm.all_ranks_or_none():
+            values |= self.tracker.by_key(spread)
+            if self._share_a_space:
                 followed = self._compare_with_prompts(outputs, indices)
-            values |= {"clip_score": float(followed.score), "clip_score_shuffled": float(followed.shuffled)}
+                values |= {"clip_score": float(followed.score), "clip_score_shuffled": float(followed.shuffled)}
             if self._real_clip_score is not None:
                 values["real_clip_score"] = self._real_clip_score
-        if self._measures_pairs:
-            with comm.all_ranks_or_none():
+            if self._measures_pairs:
                 pairs = self.metric.vendi_of_pairs(outputs, self._prompts_of(indices))
-            given = conditional_vendi_of(pairs, computed["vendi"], vendi_from_covariance(computed["prompts"]))
-            values |= {name: float(value) for name, value in given.items()}
+                given = conditional_vendi_of(pairs, computed["vendi"], vendi_from_covariance(computed["prompts"]))
+                values |= {name: float(value) for name, value in given.items()}
         with comm.all_ranks_or_none():
             modes = self.metric.modes(min(MODES, len(computed["outputs"])))
             scores = self.metric.mode_scores(self._outputs, self._prompts_of(self._samples.indices), modes)
         ends = mode_ends(scores, self._samples, ENDS, comm)
         own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
         shares = (modes.eigenvalues / own).tolist()
-        noted = self._range.items
-        return DiversityEvaluation(values, shares, ends, spread, followed, notes=noted)
+        return DiversityEvaluation(values, shares, ends, spread, followed, notes=self._range.items)
 
     def standard_errors(
         self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
@@ -319,7 +315,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _check_size(self) -> None:
         """Refuse features whose covariance would take minutes to decompose."""
         for name, kernel, dim in zip(("output", "prompt"), (self.kernel, self.prompt_kernel), self.dims, strict=True):
-            if (size := self._size(kernel, dim)) > MAX_FEATURES:
+            size = self._size(kernel, dim)
+            if size > MAX_FEATURES:
                 raise ValueError(
                     f"Expected at most {MAX_FEATURES} features of each {name}, but got {size}, which would take minutes"
                     f" at each evaluation. Give `{name}_encoder=` one with fewer, such as CLIP or, for pixels, an "

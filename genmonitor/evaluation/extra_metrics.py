@@ -56,12 +56,7 @@ class ExtraMetrics:
         self._range = (0.0, 1.0)
 
     def check(
-        self,
-        probe: Tensor,
-        real: Tensor | None,
-        prompts: Tensor | None = None,
-        *,
-        own: Iterable[ValueSpec] = (),
+        self, probe: Tensor, real: Tensor | None, prompts: Tensor | None = None, *, own: Iterable[ValueSpec] = ()
     ) -> None:
         """Try each metric on a few images or features, and empty it.
 

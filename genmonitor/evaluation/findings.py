@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import format_p
 from genmonitor.functional.permutation import LEVEL
-
-HEADLINES = 5
-"""Findings that are given in full at most."""
 
 SELDOM = LEVEL / 5
 """Level of what a diagnosis looks for beside areas: strange samples, and real images that none is like."""
@@ -129,7 +127,7 @@ def headlines(findings: Sequence[Finding]) -> list[Finding]:
         >>> [str(x) for x in headlines([dark, Finding("cluster_1 differs.", area, "", None, fine=False, detail=True)])]
         ['cluster_1 is too dark.']
     """
-    return [x for x in findings if not x.detail][:HEADLINES]
+    return [x for x in findings if not x.detail][:5]
 
 
 def run_lengths(mask: Tensor) -> dict[str, list[int]]:
@@ -165,3 +163,13 @@ def verdict_of(findings: Sequence[Finding], region: str) -> str:
 def differs(p: float) -> bool:
     """Return True if a p-value is at the level of a verdict."""
     return p <= LEVEL
+
+
+def tested(p: float) -> str:
+    """Return the verdict of a test with its p-value.
+
+    Example:
+        >>> tested(0.01)
+        'differs (p = 0.01)'
+    """
+    return f"{'differs' if differs(p) else 'no evidence of a difference'} ({format_p(p)})"

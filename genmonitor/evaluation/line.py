@@ -8,25 +8,24 @@ from collections.abc import Mapping, Sequence
 from genmonitor._formatting import format_p, times_real
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.tracker import ALERT_RATIO
-from genmonitor.evaluation.values import ValueSpec, lookup
+from genmonitor.evaluation.values import Values, ValueSpec, lookup
 from genmonitor.evaluation.words import percent, with_strength
 
 WIDTH = 100
 """Characters of a line at most."""
 LONGEST_STATUS = 60
 """Characters of a status at most; the text of an alert is in its warning."""
-STATUS_WIDTH = 33
-"""Characters of a usual status, so that findings stand below each other."""
 GAP = "   "
 WHOLE = ("image", "whole image")
 
-Records = Sequence[Mapping[str, float]]
+Records = Sequence[Values]
+Specs = Mapping[str, ValueSpec]
 
 
 def evaluation_line(
     findings: Sequence[Finding],
     history: Records,
-    values: Mapping[str, ValueSpec],
+    specs: Specs,
     best_key: str | None = None,
     alerts: Sequence[Finding] = (),
 ) -> str:
@@ -35,7 +34,7 @@ def evaluation_line(
     Args:
         findings: of the evaluation, the one to look at first before the others.
         history: the records so far.
-        values: declarations by key.
+        specs: declarations by key.
         best_key: key of the value whose lowest is the best; None without one.
         alerts: that begin at this evaluation.
 
@@ -49,19 +48,20 @@ def evaluation_line(
     head = f"epoch {record['epoch']:>2g}" if "epoch" in record else ""
     status = ""
     if best_key is not None and best_key in record:
-        spec = lookup(values, best_key)
+        spec = lookup(specs, best_key)
         head += f"{_amount(spec, record[best_key]):>13}"
         status = change(spec, history)
     if alerts:
-        status = _alert(alerts, values, history)
+        status = _alert(alerts, specs, history)
     back = [x.area.name for x in findings if x.verdict == "recovered"]
     status = ", ".join([*filter(None, [status]), *(f"{name} recovered" for name in back[:1])])
-    parts = [head, f"{clipped(status, LONGEST_STATUS):<{STATUS_WIDTH}}"] if status else [head]
-    parts += [" ".join(brief(finding, record, values).split()) for finding in findings[:1]]
+    # as wide as a usual status, so that findings stand below each other
+    parts = [head, f"{clipped(status, LONGEST_STATUS):<33}"] if status else [head]
+    parts += [" ".join(brief(finding, record, specs).split()) for finding in findings[:1]]
     return clipped(GAP.join(parts), WIDTH)
 
 
-def brief(finding: Finding, record: Mapping[str, float], values: Mapping[str, ValueSpec]) -> str:
+def brief(finding: Finding, record: Values, values: Specs) -> str:
     """Return a finding in a few words: kind, place and share; or by how much an area differs.
 
     Args:
@@ -132,7 +132,7 @@ def change(spec: ValueSpec, history: Records) -> str:
     return f"worse than best ({at_best})"
 
 
-def _alert(alerts: Sequence[Finding], values: Mapping[str, ValueSpec], history: Records) -> str:
+def _alert(alerts: Sequence[Finding], values: Specs, history: Records) -> str:
     """Name the first alert, and how many others there are."""
     first = alerts[0]
     key = first.measure or ""

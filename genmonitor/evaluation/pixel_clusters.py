@@ -57,14 +57,6 @@ from genmonitor.partition import PixelPartition, region_key
 
 DIAGNOSED = 100
 """Images on each side from which there is a diagnosis: faults are fitted on half of them and judged on the others."""
-DIAGNOSED_BYTES = 2**28
-"""Of the images on each side that are diagnosed: of larger ones there are fewer, and 100 at least."""
-CLASSES = 3
-"""That are diagnosed in an evaluation: each takes about a second."""
-CLUSTERED = 1000
-"""Images of which regions are found, or more: how large that work is."""
-SMALL = 1e9
-"""Multiplications of two numbers in the largest product of matrices below which one thread computes: 30 ms of it."""
 
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):
@@ -169,14 +161,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         comparable = not self._data or self._data == signature
         if not comparable:
             self.forget()
-            notes.append(
-                "used with different images before: clusters, baseline and curves start over, since old and new "
-                "values cannot be compared"
-            )
+            notes.append("used with different images before: clusters, baseline and curves start over")
         with comm.all_ranks_or_none():
             notes += self._check_images(probe, first)
         if self._regions is None:
-            with self._threads(probe, cka_work(CLUSTERED, tuple(probe.shape[1:]), self.settings.patch_size)):
+            # regions are found in so many images or more
+            with self._threads(probe, cka_work(1000, tuple(probe.shape[1:]), self.settings.patch_size)):
                 self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._regions.notes()
             notes += patch_notes(self._regions.partition, self.settings.patch_size or self.settings.partition)
@@ -266,7 +256,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""
-        return RegionPresenter(self.fitted, self._values, self.prompts, self._take_cka)
+        return RegionPresenter(self.fitted, self.prompts, self._take_cka)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""
@@ -282,17 +272,13 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Return what is fixed for the run: tensors and plain Python."""
         if self._regions is None:
             return {}
-        return {
-            "regions": self._regions.state_dict(),
-            "data": list(self._data),
-            "tracker": self._tracker.state_dict(),
-            "diagnoses": self.diagnoses.state_dict(),
-        }
+        fixed = {"regions": self._regions.state_dict(), "data": list(self._data)}
+        return fixed | {"tracker": self._tracker.state_dict(), "diagnoses": self.diagnoses.state_dict()}
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
         if state:
-            self.use_regions(Regions.from_state(state["regions"], self.settings.kernel))
+            self._regions = Regions.from_state(state["regions"], self.settings.kernel)
             self._data = list(state["data"])
             self._tracker.load_state_dict(state["tracker"])
             self.diagnoses.load_state_dict(state["diagnoses"])
@@ -308,10 +294,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         found = Regions(partition, self.settings.kernel, linkage=manifest["linkage"], stability=stability)
         self._reused = found, list(manifest["real_signature"])
 
-    def use_regions(self, regions: Regions) -> None:
-        """Take regions found before instead of finding them in `fit`."""
-        self._regions = regions
-
     def look_for_copies_of(self, train: Tensor) -> None:
         """Look for copies of these images [n, C, H, W] rather than of those that `fit` took."""
         known = NearestImages.among(train.cpu().float(), [*range(len(train))], self.fitted.real)
@@ -325,7 +307,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context in which images of this shape [n, C, H, W] are compared: small ones on one thread."""
         work = max(work, self.n_samples**2 * images.shape[1:].numel())
-        return at_most_threads(1 if work < SMALL and self.to_sites.encoder is None else None)
+        # multiplications of two numbers in the largest product of matrices below which one thread computes: 30 ms of it
+        return at_most_threads(1 if work < 1e9 and self.to_sites.encoder is None else None)
 
     def _find_faults(self, fake: Tensor, real: Tensor, comm: Collective) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
         """Diagnose images, and their classes where samples have labels."""
@@ -338,21 +321,20 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         found = with_classes(diagnosed.findings, classes)
         return replace(diagnosed, findings=tuple(x for x in found if not x.fine)), classes
 
+    @property
+    def _how(self) -> dict[str, Any]:
+        """Options of a diagnosis, of all images or of a class."""
+        of, encoded = self.settings, self.to_sites.encoder is not None
+        tried = {"fault_models": self.fault_models, "readings": self.readings}
+        return tried | {"aligned": of.aligned, "encoded": encoded, "seed": of.seed}
+
     def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> Diagnosis:
-        known, most = self.fitted.nearest, max(DIAGNOSED, DIAGNOSED_BYTES // (4 * real[0].numel()))
-        return diagnose(
-            fake[:most],
-            real[:most],
-            fault_models=self.fault_models,
-            readings=self.readings,
-            aligned=self.settings.aligned,
-            encoded=self.to_sites.encoder is not None,
-            skip_failing=True,
-            train=None if known is None else self.to_sites(known.images.to(fake.device)),
-            train_indices=None if known is None else known.indices,
-            fake_indices=indices[:most],
-            seed=self.settings.seed,
-        )
+        # of larger images fewer are diagnosed, and 100 at least
+        known, most = self.fitted.nearest, max(DIAGNOSED, 2**28 // (4 * real[0].numel()))
+        numbers: dict[str, Any] = {"fake_indices": indices[:most]}
+        if known is not None:
+            numbers |= {"train": self.to_sites(known.images.to(fake.device)), "train_indices": known.indices}
+        return diagnose(fake[:most], real[:most], skip_failing=True, **numbers, **self._how)
 
     def _look(self, fake: Tensor, real: Tensor, values: Mapping[str, float]) -> Look:
         """Compare how samples look with those of the best evaluation."""
@@ -378,18 +360,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def _compare_classes(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> tuple[ClassResult, ...]:
         assert self.prompts is not None  # whose labels these are
-        return compare_classes(
-            fake,
-            real,
-            self.prompts.named(indices),
-            self._real_labels,
-            fake.device,
-            self.settings.seed,
-            at_most=CLASSES,
-            aligned=self.settings.aligned,
-            encoded=self.to_sites.encoder is not None,
-            fault_models=self.fault_models,
-        )
+        labels = self.prompts.named(indices), self._real_labels
+        # each class takes about a second
+        return compare_classes(fake, real, *labels, fake.device, at_most=3, **self._how)
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""

@@ -48,9 +48,8 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Return findings, values and notes for a notebook."""
         found = "".join(text_html(str(finding)) for finding in self.findings[:1])
-        return (
-            found + values_html(self.values) + "".join(text_html(f"Note: {as_sentence(note)}") for note in self.notes)
-        )
+        notes = [text_html(f"Note: {as_sentence(note)}") for note in self.notes]
+        return "".join([found, values_html(self.values), *notes])
 
 
 EvaluationT = TypeVar("EvaluationT", bound=Evaluation)

@@ -125,24 +125,14 @@ class RegionSettings(Settings):
         True
     """
 
-    n_clusters: int | None = setting(
-        None, "number of regions (default: of 2..8, that with the most stable ones)", least=1
-    )
-    partition: PixelPartition | None = setting(
-        None, "partition.npz of `genmonitor clusters` or of a run, or its folder"
-    )
-    n_cluster_images: int | None = setting(
-        None, "real images that the regions are found in (default: 1000..5000)", least=2
-    )
+    n_clusters: int | None = setting(None, "number of regions (default: the most stable of 2..8)", least=1)
+    partition: PixelPartition | None = setting(None, "partition.npz of `genmonitor clusters` or a run, or its folder")
+    n_cluster_images: int | None = setting(None, "real images to find the regions in (default: 1000..5000)", least=2)
     n_samples: int = setting(1200, "number of images of each side, at most", least=2)
-    patch_size: int | None = setting(
-        None, "side of a site in pixels (default: 1, or the smallest with at most 64x64 sites)", least=1
-    )
+    patch_size: int | None = setting(None, "pixels a side of a site (default: as few as give 64x64 sites)", least=1)
     kernel: Kernel = setting(GaussianKernel(), "Gaussian or Laplacian kernel")
     block_size: int | None = setting(None, "images per block of the paper's estimator (default: all in one)", least=2)
-    linkage: Linkage | None = setting(
-        None, "linkage of the clustering (default: chosen together with the number)", one_of=LINKAGES
-    )
+    linkage: Linkage | None = setting(None, "linkage of clusters (default: chosen with their number)", one_of=LINKAGES)
     batch_estimator: int | None = setting(None, "images per batch of the paper's CKA (default: all at once)", least=2)
     region_names: Mapping[str, str] | None = setting(None, "names of clusters, such as {'cluster_3': 'eyes'}")
     diagnose_every: int = setting(4, "evaluations from one diagnosis to the next", least=1)
@@ -166,7 +156,7 @@ class RegionSettings(Settings):
             self.check_enough(self.n_cluster_images)
         if self.partition is not None and self.n_clusters is not None:
             raise ValueError(
-                f"Expected `n_clusters` or `partition`, but got both, {self.n_clusters} and {self.partition}."
+                f"Expected `n_clusters` or `partition`, but got both: {self.n_clusters}, {self.partition}."
             )
 
     def check_enough(self, n: int) -> None:
@@ -196,11 +186,7 @@ class DiversitySettings(Settings):
     kernel: Kernel = setting(CosineKernel(), "kernel of outputs")
     prompt_kernel: Kernel | None = setting(None, "kernel of prompts")
     num_features: int | None = setting(None, "random Fourier features of each Gaussian kernel", least=1)
-    rcond: float | None = setting(
-        None,
-        "count eigenvalues of the prompts' covariance below this times the largest as zero (default: rounding)",
-        above=0,
-    )
+    rcond: float | None = setting(None, "prompts' eigenvalues up to this times the largest count as 0", above=0)
     calibration: W1KPCalibration | None = setting(None, "calibration of the output encoder's features, for W1KP")
     seed: int = setting(0, "seed of the choice of real images", least=0)
 
@@ -261,9 +247,7 @@ class DisagreementSettings(Settings):
     num_modes: int = setting(5, "number of modes of either side", least=1)
     kernel: Kernel = setting(GaussianKernel(), "kernel of outputs")
     prompt_kernel: Kernel | None = setting(None, "kernel of prompts")
-    num_features: int | None = setting(
-        None, "random features of the kernels, for many outputs (default: exact kernels)", least=1
-    )
+    num_features: int | None = setting(None, "random features of each kernel (default: exact kernels)", least=1)
     eta: float = setting(1.0, "weight of the reference", above=0)
     seed: int = setting(0, "seed of random features and of the choice of real images", least=0)
 

@@ -17,8 +17,6 @@ from genmonitor.functional.diagnosis.kinds.variety import Copies
 from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_samples_test, uncovered_test
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 
-RARELY = LEVEL / 50
-"""Level of copies, which are an alert."""
 COMPARED = 500
 """Real images to be like, and to be compared with, at most: their distances are the most of the work."""
 FAR = 1.5
@@ -79,7 +77,8 @@ class SingleSamples:
             uncovered = uncovered_test(_some(fake), _some(real[1::2]), to_cover)
         numbers = range(0, len(real), 2) if train is None else train_indices or range(len(among))
         pairs = zip(copying.copied.tolist(), copying.nearest[copying.copied].tolist(), strict=True)
-        copied = float(copying.p_value) <= RARELY
+        # copies are an alert, so their level is lower
+        copied = float(copying.p_value) <= LEVEL / 50
         copies = tuple((fake_indices[i], numbers[j]) for i, j in pairs) if copied else ()
         shown = {"the strangest samples": fake[strange.odd[:SHOWN].to(fake.device)].cpu()}
         if uncovered is not None:

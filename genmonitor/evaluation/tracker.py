@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import torch
 
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.values import Better
+from genmonitor.evaluation.values import Better, Values
 from genmonitor.functional.relative_similarity import holm
 
 ALERT_LEVEL = 0.002
@@ -78,7 +78,7 @@ class Tracker(ABC):
         self._since: dict[str, float] = {}
 
     @abstractmethod
-    def far(self, values: Mapping[str, float]) -> Collection[str]:
+    def far(self, values: Values) -> Collection[str]:
         """Return the names of the groups whose change is large enough for an alert, however sure."""
 
     def written(self, value: float) -> str:
@@ -89,21 +89,20 @@ class Tracker(ABC):
         """Return the words for a change in a table."""
         return self.worse
 
-    def changes(self, values: Mapping[str, float], scores: Mapping[str, float]) -> list[Change]:
+    def changes(self, values: Values, scores: Values) -> list[Change]:
         """Return the groups that are worse than at their best by more than chance, the surest first.
 
         Args:
             values: of each group.
             scores: by how many standard errors each is better than at its best; nan where nothing is known.
         """
-        found = [
-            Change(name, values[name], self.best[name], self.epochs[name], p, self._since.get(name))
-            for name, p in p_values_of_change(scores).items()
-            if differs(p) and name in self.best and self._is_better(self.best[name], values[name])
-        ]
+        found = []
+        for name, p in p_values_of_change(scores).items():
+            if differs(p) and name in self.best and self._is_better(self.best[name], values[name]):
+                found.append(Change(name, values[name], self.best[name], self.epochs[name], p, self._since.get(name)))
         return sorted(found, key=lambda change: (change.p, -change.by))
 
-    def track(self, values: Mapping[str, float], scores: Mapping[str, float], epoch: float) -> list[Change]:
+    def track(self, values: Values, scores: Values, epoch: float) -> list[Change]:
         """Take in an evaluation; return the groups that deserve an alert from now on.
 
         Args:
@@ -112,8 +111,9 @@ class Tracker(ABC):
             epoch: of the evaluation.
         """
         far, before = self.far(values), self._in_a_row
-        self._since = {x.name: epoch if x.since is None else x.since for x in self.changes(values, scores)}
-        worse = [x for x in self.changes(values, scores) if x.p <= ALERT_LEVEL and x.name in far]
+        changes = self.changes(values, scores)
+        self._since = {x.name: epoch if x.since is None else x.since for x in changes}
+        worse = [replace(x, since=self._since[x.name]) for x in changes if x.p <= ALERT_LEVEL and x.name in far]
         self._in_a_row = {x.name: before.get(x.name, 0) + 1 for x in worse}
         self.standing = [x for x in worse if self._in_a_row[x.name] >= IN_A_ROW]
         self.recovered = [name for name, count in before.items() if count >= IN_A_ROW and name not in self._in_a_row]
@@ -121,7 +121,7 @@ class Tracker(ABC):
             self.best[name], self.epochs[name] = values[name], epoch
         return [x for x in self.standing if self._in_a_row[x.name] == IN_A_ROW]
 
-    def improved(self, values: Mapping[str, float]) -> list[str]:
+    def improved(self, values: Values) -> list[str]:
         """Return the names of the groups that are better than ever before."""
         return [x for x, value in values.items() if x not in self.best or self._is_better(value, self.best[x])]
 
@@ -129,11 +129,7 @@ class Tracker(ABC):
         return value > other if self.better == "high" else value < other
 
     def findings_of(
-        self,
-        changes: Sequence[Change],
-        epoch: float,
-        area: Callable[[str], Area],
-        keys: Mapping[str, str],
+        self, changes: Sequence[Change], epoch: float, area: Callable[[str], Area], keys: Mapping[str, str]
     ) -> list[Finding]:
         """Return one finding about groups that got worse, none where there are none.
 
@@ -178,7 +174,7 @@ class Tracker(ABC):
         self._in_a_row, self._since = dict(state["in_a_row"]), dict(state["since"])
 
 
-def p_values_of_change(scores: Mapping[str, float]) -> dict[str, float]:
+def p_values_of_change(scores: Values) -> dict[str, float]:
     """Return how likely each change for the worse is by chance, for all of them together (Holm).
 
     Args:

@@ -13,6 +13,8 @@ from genmonitor._formatting import format_cms, format_error_ratio, format_p, for
 
 Scale = Literal["linear", "log", "cms", "p", "share", "signed"]
 Better = Literal["high", "low"]
+Values = Mapping[str, float]
+"""Numbers by their keys, or by names of regions or prompts."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,8 @@ class ValueSpec:
     def __post_init__(self) -> None:
         if not self.key or not isinstance(self.key, str):
             raise ValueError(f"Expected `key` to be the name of a value, but got {self.key!r}.")
-        for name, given, allowed in (
-            ("scale", self.scale, get_args(Scale)),
-            ("better", self.better, (*get_args(Better), None)),
-        ):
+        for name, allowed in {"scale": get_args(Scale), "better": (*get_args(Better), None)}.items():
+            given = getattr(self, name)
             if given not in allowed:
                 raise ValueError(f"Expected `{name}` of {self.key} to be one of {allowed}, but got {given!r}.")
 
@@ -157,9 +157,5 @@ def main_keys(specs: Iterable[ValueSpec]) -> list[str]:
         groups.setdefault(spec.key if of_image else spec.chart or spec.key, []).append(spec.key)
     keys: list[str] = []
     for group in groups.values():
-        keys += group if len(keys) + len(group) <= MOST_LOGGED else []
+        keys += group if len(keys) + len(group) <= 20 else []
     return keys
-
-
-MOST_LOGGED = 20
-"""Scalars of an evaluation in a logger by default: the charts that fit on a screen."""

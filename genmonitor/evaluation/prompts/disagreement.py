@@ -27,20 +27,14 @@ from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_p
 from genmonitor.plotting.style import Drawing
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
-ALERT_FACTOR = 2.0
-"""How many times the squared distance of its best evaluation a prompt has that deserves an alert, however sure."""
 NAMED = 3
 """Prompts that a finding names."""
 LEAST = 0.005
 """A prompt with a smaller part is neither named nor listed."""
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
 """Modes of either sign in the figure, prompts of each, samples of each prompt and side."""
-LEAST_SCORE = 0.1
-"""A prompt is drawn for a mode if its mean score is at least this part of the highest."""
 SAMPLES = 3
 """Samples of each prompt and side kept for pictures."""
-LISTED = 10
-"""Prompts in the table."""
 SIGNS = ("top", "bottom")
 
 
@@ -151,7 +145,7 @@ class DistanceTracker(PromptTracker):
 
     def far(self, values: Mapping[str, float]) -> list[str]:
         """Return the names of the prompts that are at least twice as far as at their best."""
-        return [name for name, best in self.best.items() if values[name] >= ALERT_FACTOR * best]
+        return [name for name, best in self.best.items() if values[name] >= 2.0 * best]
 
 
 def _wide(features: Tensor) -> Tensor:
@@ -161,7 +155,8 @@ def _wide(features: Tensor) -> Tensor:
 
 def most_of(ranked: Ranked) -> Ranked:
     """Leave out prompts that hardly have the mode."""
-    return [pair for pair in ranked[:PROMPTS_OF_MODE] if pair[1] >= LEAST_SCORE * ranked[0][1]] or ranked[:1]
+    # part of the highest mean score that a prompt of a mode has at least
+    return [pair for pair in ranked[:PROMPTS_OF_MODE] if pair[1] >= 0.1 * ranked[0][1]] or ranked[:1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +217,7 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
         return self.value_range or (min(float(x.min()) for x in shown), max(float(x.max()) for x in shown))
 
     def _differing(self, evaluation: DisagreementEvaluation) -> list[PromptSides]:
-        return self._sides(evaluation, evaluation.found.differing[:LISTED])
+        return self._sides(evaluation, evaluation.found.differing[:10])
 
     def _sides(self, evaluation: DisagreementEvaluation, ranked: Ranked, count: int = SAMPLES) -> list[PromptSides]:
         sides = (evaluation.current, evaluation.reference)

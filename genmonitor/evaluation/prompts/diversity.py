@@ -37,11 +37,6 @@ OF_OUTPUTS = ("vendi", "rke")
 """Scores that have nothing to do with prompts."""
 NAMED = 3
 """Ignored prompts that a sentence names."""
-SPREAD_FACTOR = 4.0
-"""Factor by which a prompt keeps less of its best than a typical one before an alert.
-
-As a conditional GAN learned digits, healthy classes fell to a third of the spread of their first epochs, all together.
-"""
 COLLAPSED = 0.1
 """A typical prompt that keeps no more than this part of its best has not learned but collapsed, with the others."""
 
@@ -90,10 +85,8 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
     error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
     modes = f"{record['vendi']:.3g}{error} modes in {n} {kind}{real}"
     if "scendi" in record:
-        modes += (
-            f"; the prompts explain {100 * record['prompt_share']:.0f} % of the variety; the model's own: Scendi "
-            f"{record['scendi']:.3g}"
-        )
+        modes += f"; the prompts explain {100 * record['prompt_share']:.0f} % of the variety"
+        modes += f"; the model's own: Scendi {record['scendi']:.3g}"
     if "clip_score" in record:
         best = f", real images {record['real_clip_score']:.3g}" if "real_clip_score" in record else ""
         modes += f"; CLIPScore {record['clip_score']:.3g} (shuffled prompts {record['clip_score_shuffled']:.3g}{best})"
@@ -159,7 +152,9 @@ class SpreadTracker(PromptTracker):
         kept = {name: values[name] / best if best > RESOLUTION else 1.0 for name, best in bests.items()}
         typical = min(1.0, median(kept.values())) if kept else 1.0
         # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
-        allowed = (typical if typical > COLLAPSED else 1.0) / SPREAD_FACTOR
+        # part by which a prompt keeps less of its best than a typical one: as a conditional GAN learned digits, healthy
+        # classes fell to a third of the spread of their first epochs, all together
+        allowed = (typical if typical > COLLAPSED else 1.0) / 4.0
         return [name for name, part in kept.items() if part <= allowed]
 
 

@@ -26,7 +26,6 @@ CURVES = 20
 """Prompts whose measure has a curve, the first ones."""
 RESOLUTION = 1e-6
 """Effect of rounding on a value: no standard error is taken to be smaller."""
-SMALLEST_P = 1e-300
 
 
 @dataclass(frozen=True)
@@ -140,16 +139,14 @@ class PromptTracker(Tracker):
             by = self.best[name] - now.value if self.better == "high" else now.value - self.best[name]
             error = math.hypot(now.error, self.errors[name], RESOLUTION)
             p = self.evaluations * float(stdtr(now.samples - 1, -by / error))
-            out[name] = NormalDist().inv_cdf(min(max(p, SMALLEST_P), 0.5))
+            out[name] = NormalDist().inv_cdf(min(max(p, 1e-300), 0.5))
         return out
 
     def specs(self) -> dict[str, ValueSpec]:
         """Return the declaration of the value of each group that has a curve, by its name."""
         key = self.spec.key
-        return {
-            group: replace(self.spec, key=f"{key}_{number}", label=f"{key} of {group}")
-            for number, group in enumerate(self.groups.names[:CURVES], start=1)
-        }
+        numbered = enumerate(self.groups.names[:CURVES], start=1)
+        return {group: replace(self.spec, key=f"{key}_{i}", label=f"{key} of {group}") for i, group in numbered}
 
     def by_key(self, found: Mapping[str, Estimate]) -> dict[str, float]:
         """Return the estimates that have a curve, by key."""

@@ -158,16 +158,12 @@ def disagreement(
     """
     modes = split(LOOKED_AT * k)
     values = modes.eigenvalues.tolist()
-    top = [i for i in range(k) if values[i] > ROUNDING]
-    bottom = [i for i in range(-1, -k - 1, -1) if values[i] < -ROUNDING]
+    of_test, of_reference = (modes.scores, names), (modes.reference_scores, reference_names)
+    top = [_mode(modes, i, *of_test) for i in range(k) if values[i] > ROUNDING]
+    bottom = [_mode(modes, i, *of_reference) for i in range(-1, -k - 1, -1) if values[i] < -ROUNDING]
     similar = modes.similar or modes
-    return Disagreement(
-        float(modes.total),
-        [_mode(modes, i, modes.scores, names) for i in top],
-        [_mode(modes, i, modes.reference_scores, reference_names) for i in bottom],
-        _mode(similar, 0, similar.scores, names),
-        _changed(modes, names, reference_names),
-    )
+    shared = _mode(similar, 0, similar.scores, names)
+    return Disagreement(float(modes.total), top, bottom, shared, _changed(modes, names, reference_names))
 
 
 def _mode(modes: PromptSplitModes, i: int, owner: Tensor, names: Sequence[Any]) -> Mode:
@@ -192,12 +188,9 @@ class DiversityMetric(ScendiScore):
     def compute(self) -> dict[str, Tensor]:
         """Return the dictionary of ScendiScore, `vendi`, `rke`, and the covariances `outputs` and `prompts`."""
         joint = self._joint()
-        return scendi_from_covariances(joint, rcond=self.rcond) | {
-            "vendi": vendi_from_covariance(joint.outputs),
-            "rke": rke_from_covariance(joint.outputs),
-            "outputs": joint.outputs,
-            "prompts": joint.prompts,
-        }
+        of_outputs = {"vendi": vendi_from_covariance(joint.outputs), "rke": rke_from_covariance(joint.outputs)}
+        covariances = {"outputs": joint.outputs, "prompts": joint.prompts}
+        return scendi_from_covariances(joint, rcond=self.rcond) | of_outputs | covariances
 
     def vendi_of_pairs(self, outputs: Tensor, prompts: Tensor) -> Tensor:
         """Return the Vendi score of outputs [n, D] and prompts [n, E] together, alike if both sides are."""

@@ -24,14 +24,8 @@ from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
-RANGED = 100
-"""Real images from which the value range is taken."""
 ONE_PROMPT = Prompts([0])
 """Of a generator without prompts: it explains the mean of the samples alone, so their modes are those of PCA."""
-OTHER_IMAGES = (
-    "used with other real images before: everything is fitted again and the curves restart, since values before and "
-    "after cannot be compared"
-)
 
 
 class PromptedEvaluator(Evaluator[EvaluationT]):
@@ -108,40 +102,39 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         distinct = Prompts(self._by_prompt.distinct).of(range(len(self._by_prompt.distinct)), probe.device)
         self._prompt_rows = self._prompt_encoder(distinct).to(probe.device)[numbers.to(probe.device)]
 
-    def _fit_gammas(
-        self, subset: ImageSet | None, notes: tuple[str, ...], probe: Tensor, comm: Collective
-    ) -> FitReport:
+    def _fit_gammas(self, real: ImageSet | None, notes: tuple[str, ...], probe: Tensor, comm: Collective) -> FitReport:
         """Fix the gammas that are open, that of outputs by real images; start over if these were others before.
 
         Args:
-            subset: real images; None where there are none, or none are needed, as on resuming with known gammas.
+            real: images to take it from; None where there are none, or none are needed, as with known gammas.
             notes: to report.
             probe: some generated images.
             comm: the processes that evaluate together.
         """
-        signature, other = agreed_signature(None if subset is None else subset.signature(), comm)
+        signature, other = agreed_signature(None if real is None else real.signature(), comm)
         notes += other
-        if subset is not None:
+        if real is not None:
             with comm.all_ranks_or_none():
-                self._real_probe = first = subset.first(RANGED)
+                # real images from which the value range is taken
+                self._real_probe = first = real.first(100)
                 self._value_range = float(first.min()), float(first.max())
                 found = check_value_range(first, probe, self._resumed)
                 self._range.said, notes = bool(found), notes + found
         comparable = signature is None or not self._data or self._data == signature
         if not comparable:
             self._start_over()
-            notes = (*notes, OTHER_IMAGES)
+            notes = (*notes, "used with other real images before: all is fitted again and the curves start over")
         self._data = signature or self._data
         self.prompt_kernel = self.prompt_kernel.resolved(self._prompt_rows.unique(dim=0))
         if self.kernel.gamma is None and self.kernel.takes_gamma:
-            if subset is None:
+            if real is None:
                 raise ValueError(
                     "Expected a `kernel` with its gamma, since there are no real images to take it from and those of "
                     "an untrained generator say little. Give GaussianKernel(gamma=...), or `real_images=`."
                 )
             device = self._no_features.device
             self.kernel = comm.from_rank_zero(
-                lambda: self.kernel.resolved(self._encode(subset.first(MEDIAN_SAMPLES).to(device)))
+                lambda: self.kernel.resolved(self._encode(real.first(MEDIAN_SAMPLES).to(device)))
             )
         return FitReport(notes, comparable)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding, differs
+from genmonitor.evaluation.findings import Area, Finding, differs, tested
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.tables import Table
 
@@ -85,19 +85,13 @@ def closer_table(
     rows, key = [], RegionValues(sizes).p
     for region in sorted(differences, key=lambda name: (name != IMAGE, -sureness(differences[name]))):
         test, side = differences[region], closer_set(differences[region])
-        against = [
-            f"{'differs' if differs(of[key[region]]) else 'no evidence of a difference'} ({format_p(of[key[region]])})"
-            for of in values
-        ]
+        against = [tested(of[key[region]]) for of in values]
         # float32 tells no smaller differences from 0
         by = [f"{round(test['difference'], 7) + 0.0:.3g}", f"{test['standard_error']:.2g}"]
         by.append(_p(test).removeprefix("p = ").removeprefix("p "))
         rows.append([region, sizes[region], *against, *by, "neither" if side is None else names[side]])
-    notes = {
-        "difference of MMD²": f"squared maximum mean discrepancy of {names[1]} less that of {names[0]}, above 0 where "
-        f"{names[0]} is closer to the real images",
-        "±": "its standard error",
-        "p": "of the difference, one level for all regions",
-    }
+    difference = f"squared maximum mean discrepancy of {names[1]} less that of {names[0]}"
+    notes = {"difference of MMD²": f"{difference}, above 0 where {names[0]} is closer to the real images"}
+    notes |= {"±": "its standard error", "p": "of the difference, one level for all regions"}
     columns = ["region", "sites", *against_real, "difference of MMD²", "±", "p", "closer"]
     return Table(columns, rows, ["sites", "±", "difference of MMD²", *against_real], notes)

@@ -21,28 +21,16 @@ from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage, adjusted_rand_index, best_overlaps, cut_tree, merge_tree, site_points
 from genmonitor.partition import PixelPartition, by_size
 
-MAX_SPLITS, LEAST_SPLITS = 16, 4
-"""How often the images are halved."""
-SPLITS_WORK = 3e10
-"""What halving may cost, see `cka_work`: more often than 4 times only within it, about 10 seconds on one core."""
 MAX_SITES = 1024
 """Sites on which halves are compared; of more, a grid of every second, third, … in each direction."""
 CANDIDATES: tuple[Linkage, ...] = ("average", "smoothed")
 """Ward's is left out: it is seldom the most stable, and two halves then often choose differently."""
-MAX_CLUSTERS, SITES_PER_CLUSTER = 8, 12
-"""An automatic number of clusters is at most 8, and at most one for each 12 varying sites."""
 TIE = 0.03
 """Stabilities so close count as equal, and the finer partition is taken: two clusters are easily stable."""
-CLEARLY = 0.05
-"""How much more stable a linkage must be than one that is listed before it."""
-TOO_LARGE, TOO_SMALL = 0.8, 0.02
-"""Parts of the varying sites beyond which a region is hardly a place."""
+Option = tuple[Linkage, int]
+"""Linkage and number of clusters."""
 STABLE = 0.7
 """Stability below which the user is warned."""
-WAYS_OUT = (
-    "Try another `n_clusters`, more images, a partition from a mask (PixelPartition.from_mask), or rectangles "
-    "(PixelPartition.grid)"
-)
 
 
 @dataclass(frozen=True)
@@ -141,13 +129,12 @@ def automatic_counts(varying: int) -> list[int]:
     >>> automatic_counts(61), automatic_counts(7), automatic_counts(2)
     ([2, 3, 4, 5], [2], [1])
     """
-    most = min(MAX_CLUSTERS, max(2, varying // SITES_PER_CLUSTER))
+    # at most 8 clusters, and at most one for each 12 varying sites
+    most = min(8, max(2, varying // 12))
     return list(range(2, most + 1)) if varying > 2 else [1]
 
 
-def choose(
-    stability: dict[tuple[Linkage, int], float], lopsided: dict[tuple[Linkage, int], bool]
-) -> tuple[Linkage, int]:
+def choose(stability: dict[Option, float], lopsided: dict[Option, bool]) -> Option:
     """Choose linkage and number of clusters, the finest of those that are about as stable as the most stable.
 
     >>> stability = {("average", 2): 1.0, ("average", 3): 0.98, ("average", 4): 0.7, ("smoothed", 2): 1.0}
@@ -159,7 +146,8 @@ def choose(
     for option in allowed:
         best[option[0]] = max(best.get(option[0], -math.inf), stability[option])
     top = max(best.values())
-    linkage = next(one for one, value in best.items() if value >= top - CLEARLY)
+    # a linkage must be clearly more stable than one that is listed before it
+    linkage = next(one for one, value in best.items() if value >= top - 0.05)
     mine = {count: stability[one, count] for one, count in allowed if one == linkage}
     count = max(mine, key=mine.__getitem__)
     # not any finer one: far beyond the structure that there is, the stability of many small clusters rises again
@@ -182,7 +170,8 @@ def halvings(sites: Tensor, patch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Halve maps at random, 4 to 16 times, from a generator of its own that no seed of the user's moves."""
     generator = torch.Generator().manual_seed(0)
     half, shape = len(sites) // 2, tuple(sites.shape[1:])
-    splits = min(MAX_SPLITS, max(LEAST_SPLITS, int(SPLITS_WORK / cka_work(len(sites), shape, patch_size))))
+    # more than 4 halvings only within so much work, about 10 seconds on one core
+    splits = min(16, max(4, int(3e10 / cka_work(len(sites), shape, patch_size))))
     orders = [torch.randperm(len(sites), generator=generator).to(sites.device) for _ in range(splits)]
     return ((sites[order[:half]], sites[order[half : 2 * half]]) for order in orders)
 
@@ -200,7 +189,7 @@ def is_lopsided(partition: PixelPartition) -> bool:
     sizes = partition.sizes()[1:]
     if partition.num_clusters < 2:
         return False
-    return max(sizes) > TOO_LARGE * sum(sizes) or min(sizes) < TOO_SMALL * sum(sizes)
+    return max(sizes) > 0.8 * sum(sizes) or min(sizes) < 0.02 * sum(sizes)
 
 
 def region_notes(partition: PixelPartition, stability: Mapping[str, float]) -> tuple[str, ...]:
@@ -216,7 +205,8 @@ def region_notes(partition: PixelPartition, stability: Mapping[str, float]) -> t
             f"the regions are unstable: two halves of the images agree on them only to {stability['overall']:.2f} "
             f"(adjusted Rand index: 1 is identical, 0 is chance, {STABLE} is fair)"
         )
-    return (f"{'; and '.join(wrong)}. {WAYS_OUT}",) if wrong else ()
+    remedy = "Try another `n_clusters`, more images, or a partition (PixelPartition.from_mask, PixelPartition.grid)"
+    return (f"{'; and '.join(wrong)}. {remedy}",) if wrong else ()
 
 
 def patch_notes(partition: PixelPartition, given: object) -> tuple[str, ...]:
@@ -261,16 +251,19 @@ class Agreement:
     """
 
     def __init__(self, pairs: Sequence[tuple[Half, Half]]) -> None:
-        self._pairs = pairs
-        self._varying = torch.stack([half.varying for pair in pairs for half in pair]).all(0)
+        self._halves = [half for pair in pairs for half in pair]
+        self._varying = torch.stack([half.varying for half in self._halves]).all(0)
+
+    def _labels(self, linkage: Linkage, count: int) -> list[Tensor]:
+        """Return the labels of the sites that vary in every half, for each half; two of a halving are neighbors."""
+        return [half.labels(linkage, count)[self._varying] for half in self._halves]
 
     def mean_index(self, linkage: Linkage, count: int) -> float:
         """Return the mean adjusted Rand index over the halvings; 0 where no site varies in every half."""
         if not self._varying.any():
             return 0.0
-        return fmean(
-            adjusted_rand_index(*(half.labels(linkage, count)[self._varying] for half in pair)) for pair in self._pairs
-        )
+        labels = self._labels(linkage, count)
+        return fmean(map(adjusted_rand_index, labels[::2], labels[1::2]))
 
     def mean_overlaps(self, linkage: Linkage, count: int, labels: Tensor) -> dict[str, float]:
         """Return for each cluster of the sites [h, w] its mean overlap with a half's cluster, see `FoundClusters`.
@@ -280,7 +273,5 @@ class Agreement:
         inside, names = labels.flatten()[self._varying], {f"cluster_{x}": x for x in labels.unique().tolist() if x}
         if not len(inside):
             return dict.fromkeys(names, 0.0)
-        overlaps = [
-            best_overlaps(inside, half.labels(linkage, count)[self._varying]) for pair in self._pairs for half in pair
-        ]
+        overlaps = [best_overlaps(inside, others) for others in self._labels(linkage, count)]
         return {name: fmean(found.get(label, 0.0) for found in overlaps) for name, label in names.items()}

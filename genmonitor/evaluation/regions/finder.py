@@ -28,8 +28,6 @@ from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
-REFERENCE, REFERENCE_BYTES = 1000, 2**26
-"""Real images that fix the views, fewer where they are large, but never fewer than are compared."""
 ERROR = "error of "
 """What the names of distances begin with in a draw of the baseline."""
 
@@ -96,16 +94,11 @@ class Regions:
     def from_state(cls, state: Mapping[str, Any], kernel: Kernel) -> Regions:
         """Make it from what `state_dict` returned and a kernel of the same kind."""
         partition = PixelPartition(state["labels"], state["site_size"], state["names"])
-        return cls(
-            partition,
-            replace(kernel, gamma=state["gamma"]),
-            {name: (band[0], band[1], band[2]) for name, band in state["baseline"].items()},
-            (float(state["range"][0]), float(state["range"][1])),
-            {view: dict(tensors) for view, tensors in state["views"].items()},
-            dict(state["chance"]),
-            linkage=state["linkage"],
-            stability=dict(state["stability"]),
-        )
+        baseline = {name: (band[0], band[1], band[2]) for name, band in state["baseline"].items()}
+        low, high = state["range"]
+        views = {view: dict(tensors) for view, tensors in state["views"].items()}
+        fixed = replace(kernel, gamma=state["gamma"]), baseline, (float(low), float(high)), views, dict(state["chance"])
+        return cls(partition, *fixed, linkage=state["linkage"], stability=dict(state["stability"]))
 
 
 @dataclass(frozen=True)
@@ -126,11 +119,7 @@ class RegionFinder:
         return split_reference(real, of.n_cluster_images, of.n_samples, of.block_size, of.seed, of.patch_size)
 
     def find(
-        self,
-        split: RealSplit,
-        device: torch.device,
-        progress: Progress = no_progress,
-        earlier: Regions | None = None,
+        self, split: RealSplit, device: torch.device, progress: Progress = no_progress, earlier: Regions | None = None
     ) -> Regions:
         """Find what is fixed for a run.
 
@@ -153,12 +142,9 @@ class RegionFinder:
         kernel = self.settings.kernel.resolved(sites.flatten(1))
         found = self._clusters(sites, apart, kernel, progress, earlier)
         names = self.settings.region_names
-        found = replace(
-            found,
-            partition=found.partition.named(names) if names else found.partition,
-            value_range=(float(images.min()), float(images.max())),
-            average=images.mean(0),
-        )
+        partition = found.partition.named(names) if names else found.partition
+        value_range = float(images.min()), float(images.max())
+        found = replace(found, partition=partition, value_range=value_range, average=images.mean(0))
         del images, sites  # large ones fit in memory once, and the baseline needs others
         found = replace(found, views=self._views(split, found.partition, device))
         baseline = self._baseline(split, found, device, progress)
@@ -173,7 +159,8 @@ class RegionFinder:
     def _views(self, split: RealSplit, partition: PixelPartition, device: torch.device) -> dict[str, dict[str, Tensor]]:
         """Fix both views of images by real ones that are not compared: a permutation test is then exact."""
         size = 4 * math.prod(split.baseline.shape)
-        count = max(self.settings.n_samples, min(REFERENCE, REFERENCE_BYTES // size))
+        # fewer where they are large, but never fewer than are compared
+        count = max(self.settings.n_samples, min(1000, 2**26 // size))
         maps = self.to_sites(split.baseline.first(count).to(device))
         views = view_kernels([maps], partition)
         return views_state({view: kernels.balanced(maps) for view, kernels in views.items()})

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from genmonitor._formatting import format_error_ratio, format_p
-from genmonitor.evaluation.findings import Area, Finding, differs
+from genmonitor.evaluation.findings import Area, Finding, differs, tested
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, P, RegionValues
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
@@ -76,15 +76,16 @@ class RegionFindings:
                 return now == subject
             return self._differs(record, subject)
 
-        since = _since(records, holds)
-        when = _in_words(since, records)
+        lasting = list(takewhile(holds, reversed(records)))
+        since = lasting[-1].get("epoch") if len(records) > 1 else None
+        when = "" if since is None else f" since epoch {since:g}"
+        if when and since == records[0].get("epoch"):
+            when = " at every evaluation so far"
         everything = Area("the image", region=IMAGE)
         if subject is None:
             smallest = last.get(P, min(last[p[name]] for name in self.partition.regions()))
-            text = (
-                f"No evidence of a difference from real images in any region{when} "
-                f"({'' if P in last else 'smallest '}{format_p(smallest)})."
-            )
+            least = f"{'' if P in last else 'smallest '}{format_p(smallest)}"
+            text = f"No evidence of a difference from real images in any region{when} ({least})."
             return Finding(text, everything, "", IMAGE, True, smallest, since)
         found = last[p[subject]]
         if subject == IMAGE:
@@ -111,7 +112,7 @@ class RegionFindings:
         area, key, p = self.area(region), self.values.error_ratio[region], record.get(self.values.p[region])
         if p is None:
             return Finding(f"{area}: not tested.", area, "not tested", key, detail=True)
-        verdict = f"{'differs' if differs(p) else 'no evidence of a difference'} ({format_p(p)})"
+        verdict = tested(p)
         return Finding(f"{area}: {verdict}.", area, verdict, key, not differs(p), p, detail=True)
 
     def _subject(self, record: Mapping[str, float]) -> str | None:
@@ -125,15 +126,3 @@ class RegionFindings:
 
     def _differs(self, record: Mapping[str, float], region: str) -> bool:
         return differs(record.get(self.values.p[region], 1.0))
-
-
-def _since(records: Records, holds: Callable[[Mapping[str, float]], bool]) -> float | None:
-    """Return the epoch since when something has held without a break; None where epochs are not known."""
-    lasting = list(takewhile(holds, reversed(records)))
-    return lasting[-1].get("epoch") if len(records) > 1 else None
-
-
-def _in_words(since: float | None, records: Records) -> str:
-    if since is None:
-        return ""
-    return " at every evaluation so far" if since == records[0].get("epoch") else f" since epoch {since:g}"

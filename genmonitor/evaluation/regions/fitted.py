@@ -19,8 +19,6 @@ from genmonitor.images.split import RealSplit
 
 MAX_IMAGES = 5000
 MAX_BYTES = 64 * 2**20
-HELD_OUT = 200
-"""Real images whose own distances say what is usual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +79,7 @@ class NearestImages(NamedTuple):
     @classmethod
     def among(cls, images: Tensor, indices: list[int], real: Tensor) -> NearestImages:
         """Look among these images; real ones that are compared with [m, C, H, W] say what is usual."""
-        return cls(images, indices, float(_nearest(real[:HELD_OUT].cpu(), images)[0].median()))
+        return cls(images, indices, float(_nearest(real[:200].cpu(), images)[0].median()))
 
     def find(self, generated: Tensor) -> tuple[Tensor, list[float]]:
         """Return the most similar of the real images, and how far it is.

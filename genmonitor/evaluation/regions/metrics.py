@@ -162,9 +162,8 @@ class RealRegions:
     def _values(self, means: KernelMeans) -> dict[str, float]:
         """Return CMS, product, shares and the image's unbiased MMD."""
         values: Any = cms_from_means(means, self.fixed.partition)
-        return {
-            name: float(value) for name, value in (values | {"mmd": mmd_from_means(means.without_diagonal())}).items()
-        }
+        values["mmd"] = mmd_from_means(means.without_diagonal())
+        return {name: float(value) for name, value in values.items()}
 
 
 def _checked(name: str, maps: Tensor, partition: PixelPartition) -> Tensor:

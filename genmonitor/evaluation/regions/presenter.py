@@ -28,6 +28,7 @@ from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import History, Presenter, ShownImages
 from genmonitor.evaluation.tables import Table, on_screen
+from genmonitor.evaluation.values import Values
 from genmonitor.functional.diagnosis.kinds import in_words
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
@@ -55,13 +56,11 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
     Attributes:
         fitted: the regions and the real images.
-        values: of the regions.
         prompts: what samples are captioned with; None for no captions.
         take_cka: gives the CKA matrix, once; None where there is none.
     """
 
     fitted: Fitted
-    values: RegionValues
     prompts: Prompts | None = None
     take_cka: Callable[[], Tensor | None] = lambda: None
 
@@ -163,18 +162,12 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     whole = finding.area.mask is None or bool(finding.area.mask.all())
     apart = whole and all(kind.name != "modes" for kind in finding.kinds)  # else proportions are among the shares
     copied = bool(finding.kinds) and finding.kinds[0].name == "copies" and not finding.kinds[0].share
-    drawn = partial(
-        diagnosis_plots.diagnosis_figure,
-        to_array(diagnosis.average),
-        None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
-        list(map(to_array, areas)),
-        {name: to_array(images) for name, images in diagnosis.examples.items()},
-        None if copied or (diagnosis.findings[0].fine and not finding.kinds) else shares,
-        diagnosis.proportions if apart else 0.0,
-        value_range,
-        str(finding),
-        finding.cause,
-    )
+    sizes = None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"]))
+    examples = {name: to_array(images) for name, images in diagnosis.examples.items()}
+    pictures = to_array(diagnosis.average), sizes, list(map(to_array, areas)), examples
+    parts = None if copied or (diagnosis.findings[0].fine and not finding.kinds) else shares
+    proportions, words = diagnosis.proportions if apart else 0.0, (str(finding), finding.cause)
+    drawn = partial(diagnosis_plots.diagnosis_figure, *pictures, parts, proportions, value_range, *words)
     if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
         return {"diagnosis": drawn}
     shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
@@ -234,16 +227,15 @@ def region_lines(partition: PixelPartition, stability: Mapping[str, float], enco
     drawn, sizes = map_of_characters(partition.labels, encoding), partition.sizes()
     rows = [f"{'region':<15}{'sites':>6}  {'stability':>9}  where"]
     for name, label in partition.regions().items():
-        value = f"{stability[own]:.2f}" if (own := f"cluster_{label}") in stability else ""
+        own = stability.get(f"cluster_{label}")
+        value = "" if own is None else f"{own:.2f}"
         symbol = symbol_of(label, encoding)
         rows.append(f"{symbol}  {name:<12}{sizes[label]:>6}  {value:>9}  {partition.location(label)}")
     width = len(drawn[0])
     return [f"{left:<{width}}  {right}".rstrip() for left, right in zip_longest(drawn, rows, fillvalue="")]
 
 
-def region_data(
-    findings: Sequence[Finding], record: Mapping[str, float], partition: PixelPartition
-) -> dict[str, dict[str, Any]]:
+def region_data(findings: Sequence[Finding], record: Values, partition: PixelPartition) -> dict[str, dict[str, Any]]:
     """Return an evaluation of each region as plain Python, in the order of the findings.
 
     Returns:
@@ -254,15 +246,9 @@ def region_data(
     found = {}
     for name in dict.fromkeys(x.area.region for x in findings if x.area.region in regions):
         label, p = regions[name], record.get(values.p[name])
-        found[name] = {
-            **place_data(partition, label),
-            "cms": record[name],
-            "error_ratio": record[values.error_ratio[name]],
-            "share": record[values.share[name]],
-            "p_value": p,
-            "differs": None if p is None else differs(p),
-            "verdict": verdict_of(findings, name),
-        }
+        measured = {"cms": record[name], "error_ratio": record[values.error_ratio[name]]}
+        tested = {"p_value": p, "differs": None if p is None else differs(p), "verdict": verdict_of(findings, name)}
+        found[name] = place_data(partition, label) | measured | {"share": record[values.share[name]]} | tested
     return found
 
 
@@ -274,25 +260,16 @@ def place_data(partition: PixelPartition, label: int) -> dict[str, Any]:
 
 def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return `region_data` as cells to be read."""
-    rows = [
-        [
-            name,
-            of["sites"],
-            format_cms(of["cms"]),
-            format_error_ratio(of["error_ratio"]) if of["label"] else "–",
-            f"{100 * of['share']:z.0f} %",
-            of["where"],
-            of["verdict"],
-        ]
-        for name, of in data.items()
-    ]
+    rows = []
+    for name, of in data.items():
+        ratio = format_error_ratio(of["error_ratio"]) if of["label"] else "–"
+        measured = format_cms(of["cms"]), ratio, f"{100 * of['share']:z.0f} %"
+        rows.append([name, of["sites"], *measured, of["where"], of["verdict"]])
     columns = ["region", "sites", "CMS", "error ratio", "share", "where", "against real images"]
     return Table(columns, rows, ["sites", "share", "CMS", "where"], TABLE_NOTES)
 
 
-def plain_table(
-    findings: Sequence[Finding], record: Mapping[str, float], partition: PixelPartition, of: str = ""
-) -> str:
+def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPartition, of: str = "") -> str:
     """Return an evaluation region by region, those that differ most from real images first.
 
     Args:
@@ -306,7 +283,7 @@ def plain_table(
     return "\n".join(["", title, on_screen(region_table(region_data(findings, record, partition))), ""])
 
 
-def regions_html(findings: Sequence[Finding], record: Mapping[str, float], partition: PixelPartition) -> str:
+def regions_html(findings: Sequence[Finding], record: Values, partition: PixelPartition) -> str:
     """Return the finding, the map, and the table of the regions, those in bold that differ."""
     data = region_data(findings, record, partition)
     bad = [name for name, of in data.items() if of["differs"]]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from genmonitor._formatting import format_error_ratio, format_p
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.tracker import Change, Tracker
+from genmonitor.evaluation.values import Values
 from genmonitor.functional.diagnosis.images import SAMPLES
 from genmonitor.functional.diagnosis.readings import READINGS, Said, differing, read, usable_readings
 from genmonitor.functional.mmd_influence import MMDInfluence
@@ -55,7 +55,7 @@ class RegionTracker(Tracker):
         self.influence: MMDInfluence | None = None
         self.readings: Tensor | None = None  # of the image's best evaluation
 
-    def far(self, values: Mapping[str, float]) -> list[str]:
+    def far(self, values: Values) -> list[str]:
         """Return the names of the regions that are 1.25 times as far as at their best, which counts as 1 at least."""
         return [x for x, best in self.best.items() if x != IMAGE and values[x] >= ALERT_RATIO * max(best, 1.0)]
 
@@ -70,23 +70,15 @@ class RegionTracker(Tracker):
     def scores(self, current: MMDInfluence) -> dict[str, float]:
         """Return by how many standard errors each distance is lower than at its best before; {} at first.
 
-        nan where real images do not vary.
+        nan, as 0 / 0, where real images do not vary.
         """
         if self.influence is None or not _comparable(current, self.influence):
             return {}
         found = relative_similarity_from_influences(current, self.influence, paired=True)
-        return {
-            name: float(test.difference / test.standard_error) if test.standard_error > 0 else math.nan
-            for name, test in found.items()
-        }
+        return {name: float(test.difference / test.standard_error) for name, test in found.items()}
 
     def update(
-        self,
-        current: MMDInfluence,
-        ratios: Mapping[str, float],
-        scores: Mapping[str, float],
-        epoch: float,
-        readings: Tensor | None = None,
+        self, current: MMDInfluence, ratios: Values, scores: Values, epoch: float, readings: Tensor | None = None
     ) -> list[Change]:
         """Take in an evaluation; return the regions that deserve an alert from now on.
 
@@ -163,13 +155,11 @@ def _comparable(current: MMDInfluence, best: MMDInfluence) -> bool:
 def _replaced(best: MMDInfluence, improved: Sequence[str], current: MMDInfluence) -> MMDInfluence:
     """Return influences with those of the regions that improved replaced by the current ones."""
     better = torch.tensor([name in improved for name in current.regions])
-    rows = better[:, None]
-    return best._replace(
-        mmd=torch.where(better, current.mmd, best.mmd),
-        fake=torch.where(rows, current.fake, best.fake),
-        real=torch.where(rows, current.real, best.real),
-        second_order=torch.where(better, current.second_order, best.second_order),
-    )
+    taken: dict[str, Any] = {}
+    for name in ("mmd", "fake", "real", "second_order"):
+        now, before = getattr(current, name), getattr(best, name)
+        taken[name] = torch.where(better if now.ndim == 1 else better[:, None], now, before)
+    return best._replace(**taken)
 
 
 def _is_worse(change: Said, target: float) -> bool:

@@ -55,25 +55,19 @@ class RegionValues:
     def __init__(self, regions: Iterable[str], baselines: Collection[str] = ()) -> None:
         names = list(regions)
         everywhere = [IMAGE, *names]
-        keys = {
-            measure: {name: region_key(measure, name) for name in (names if measure == "share" else everywhere)}
-            for measure in _OF_REGIONS
-        }
+        keys = {measure: {name: region_key(measure, name) for name in everywhere} for measure in _OF_REGIONS}
+        del keys["share"][IMAGE]
         self.error_ratio, self.p, self.share = keys["error_ratio"], keys["p"], keys["share"]
         self.vs_best = keys["vs_best"]
         self.distance = {view: keys[view] for view in VIEWS}
         self.baseline = {key: region_key("baseline", key) for key in baselines}
-        self.specs = (
-            *(replace(_CMS, key=name, region=name, detail=name == CONSTANT) for name in names),
-            *_OF_IMAGES.values(),
-            *BANDS,
-            *(
-                replace(spec, key=key, region=name, label=spec.title, detail=_is_detail(measure, name))
-                for measure, spec in _OF_REGIONS.items()
-                for name, key in keys[measure].items()
-            ),
-            *(replace(_BASELINE, key=key, baseline_of=of) for of, key in self.baseline.items()),
-        )
+        specs = [replace(_CMS, key=name, region=name, detail=name == CONSTANT) for name in names]
+        specs += [*_OF_IMAGES.values(), *BANDS]
+        for measure, spec in _OF_REGIONS.items():
+            for name, key in keys[measure].items():
+                specs.append(replace(spec, key=key, region=name, label=spec.title, detail=_is_detail(measure, name)))
+        specs += [replace(_BASELINE, key=key, baseline_of=of) for of, key in self.baseline.items()]
+        self.specs = tuple(specs)
 
     def p_of_all(self, values: Mapping[str, float], searched: bool) -> float:
         """Return the smallest p-value of all tests of an evaluation, adjusted by Holm.
