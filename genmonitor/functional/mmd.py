@@ -10,12 +10,7 @@ from genmonitor.kernels import Kernel
 
 
 def maximum_mean_discrepancy(
-    fake: Tensor,
-    real: Tensor,
-    *,
-    kernel: Kernel | None = None,
-    block_size: int | None = None,
-    unbiased: bool = True,
+    fake: Tensor, real: Tensor, *, kernel: Kernel | None = None, block_size: int | None = None, unbiased: bool = True
 ) -> Tensor:
     """Squared maximum mean discrepancy ‖μ_X - μ_Y‖² = mean k(x, x') + mean k(y, y') - 2 mean k(x, y).
 

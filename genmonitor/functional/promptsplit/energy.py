@@ -75,11 +75,7 @@ def prompt_split_energy(
 
 
 def joint_diversity(
-    outputs: Tensor,
-    prompts: Tensor,
-    *,
-    output_kernel: Kernel | None = None,
-    prompt_kernel: Kernel | None = None,
+    outputs: Tensor, prompts: Tensor, *, output_kernel: Kernel | None = None, prompt_kernel: Kernel | None = None
 ) -> Tensor:
     """Mean squared joint kernel, mean k(i, i')², of outputs and prompts: one over the number of distinct pairs (RKE).
 
