@@ -97,8 +97,23 @@ class DisagreementMonitor(PromptedMonitor):
         prefix: str = "disagreement",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        kernels = {"kernel": kernel, "prompt_kernel": prompt_kernel, "num_features": num_features}
-        sizes = {"num_modes": num_modes, "eta": eta, "seed": seed}
-        settings = DisagreementSettings.of(prompts, n_samples, reference, **kernels, **sizes)
-        given = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder, "prompt_key": prompt_key}
-        super().__init__(settings, DisagreementEvaluator, options, **given, prefix=prefix)
+        settings = DisagreementSettings.of(
+            prompts,
+            n_samples,
+            reference,
+            num_modes=num_modes,
+            kernel=kernel,
+            prompt_kernel=prompt_kernel,
+            num_features=num_features,
+            eta=eta,
+            seed=seed,
+        )
+        super().__init__(
+            settings,
+            DisagreementEvaluator,
+            options,
+            output_encoder=output_encoder,
+            prompt_encoder=prompt_encoder,
+            prompt_key=prompt_key,
+            prefix=prefix,
+        )

@@ -104,8 +104,22 @@ class DiversityMonitor(PromptedMonitor):
         prefix: str = "diversity",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        kernels = {"kernel": kernel, "prompt_kernel": prompt_kernel, "num_features": num_features}
-        scores = {"rcond": rcond, "calibration": calibration}
-        settings = DiversitySettings.of(prompts, n_samples, **kernels, **scores, seed=seed)
-        given = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder, "extra_metrics": extra_metrics}
-        super().__init__(settings, DiversityEvaluator, options, **given, prefix=prefix)
+        settings = DiversitySettings.of(
+            prompts,
+            n_samples,
+            kernel=kernel,
+            prompt_kernel=prompt_kernel,
+            num_features=num_features,
+            rcond=rcond,
+            calibration=calibration,
+            seed=seed,
+        )
+        super().__init__(
+            settings,
+            DiversityEvaluator,
+            options,
+            output_encoder=output_encoder,
+            prompt_encoder=prompt_encoder,
+            extra_metrics=extra_metrics,
+            prefix=prefix,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import lightning.pytorch as pl
 from torch import Tensor, nn
@@ -133,11 +133,21 @@ class PixelClusterMonitor(GenerativeMonitor):
         prefix: str = "cms",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        regions: dict[str, Any] = {"n_clusters": n_clusters, "n_cluster_images": n_cluster_images, "linkage": linkage}
-        regions |= {"batch_estimator": batch_estimator, "patch_size": patch_size, "region_names": region_names}
-        values: dict[str, Any] = {"n_samples": n_samples, "seed": seed, "kernel": kernel, "block_size": block_size}
-        diagnosis: dict[str, Any] = {"diagnose_every": diagnose_every, "aligned": aligned}
-        settings = RegionSettings.of(partition=partition, **regions, **values, **diagnosis)
+        settings = RegionSettings.of(
+            n_clusters=n_clusters,
+            partition=partition,
+            n_cluster_images=n_cluster_images,
+            n_samples=n_samples,
+            patch_size=patch_size,
+            kernel=kernel,
+            block_size=block_size,
+            linkage=linkage,
+            batch_estimator=batch_estimator,
+            region_names=region_names,
+            diagnose_every=diagnose_every,
+            aligned=aligned,
+            seed=seed,
+        )
         sampling, schedule, rest = split_options(type(self), options)
         sampler = Sampler(n_samples, prompts, seed=seed, **sampling)
         if reuse is not None:
@@ -145,9 +155,17 @@ class PixelClusterMonitor(GenerativeMonitor):
             if sampler.sample_fn is not None or prompts is not None:
                 raise ValueError("Expected `reuse`, or `sample_fn` and `prompts` to draw samples by, but got both.")
             sampler = ValidationSamples(n_samples, reuse_key)
-        given: dict[str, Any] = {"extra_metrics": extra_metrics, "fault_models": fault_models, "readings": readings}
-        given |= {"site_encoder": site_encoder, "batch_size": sampler.batch_size, "prompts": sampler.prompts}
-        super().__init__(RegionEvaluator(settings, **given, prefix=prefix), sampler, schedule, **rest)
+        evaluator = RegionEvaluator(
+            settings,
+            extra_metrics=extra_metrics,
+            fault_models=fault_models,
+            readings=readings,
+            site_encoder=site_encoder,
+            batch_size=sampler.batch_size,
+            prefix=prefix,
+            prompts=sampler.prompts,
+        )
+        super().__init__(evaluator, sampler, schedule, **rest)
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
         """Evaluate as every monitor does; the last evaluation of a fit, and one outside of it, have a diagnosis."""

@@ -120,11 +120,15 @@ def run_at_start(
 
     defaults: dict[str, Any] = {"devices": 1, "max_epochs": 1, "logger": False}
     with without_advice():
-        # no loader is run, and without a sampler of its own an epoch has as many batches as in one process
-        enabled = ("use_distributed_sampler", "enable_checkpointing", "enable_model_summary", "enable_progress_bar")
-        options = defaults | settings | dict.fromkeys(enabled, False)
-        starts = LambdaCallback(on_train_start=begin)
-        trainer = Trainer(**options, num_sanity_val_steps=0, callbacks=[*callbacks, starts])
+        trainer = Trainer(
+            **(defaults | settings),
+            num_sanity_val_steps=0,
+            callbacks=[*callbacks, LambdaCallback(on_train_start=begin)],
+            use_distributed_sampler=False,  # no loader is run, and an epoch has as many batches as in one process
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+        )
         given = data if isinstance(data, (list, tuple)) else [data]
         if data is None or hasattr(data, "prepare_data"):
             fit = partial(trainer.fit, module, datamodule=data)

@@ -302,10 +302,18 @@ def compare(
             samples = Samples(images.read(mine, progress).to(device), torch.tensor(images.indices)[mine])
         evaluations.append(evaluate_fitted(evaluator, samples, of.seed, comm))
         notes += [note if other is None else f"of `{name}`, {note}" for note in evaluations[-1].notes]
-    shown = tuple(images.first(SHOWN) for images in chosen.values())
-    found = tuple(sets), evaluator, tuple(evaluations), shown, _differences(evaluations, paired)
-    told = (*report.notes, *notes)
-    return Comparison(*found, len(real), evaluator.n_samples, told, classes, evaluations[0].copies)
+    return Comparison(
+        tuple(sets),
+        evaluator,
+        tuple(evaluations),
+        tuple(images.first(SHOWN) for images in chosen.values()),
+        _differences(evaluations, paired),
+        len(real),
+        evaluator.n_samples,
+        (*report.notes, *notes),
+        classes,
+        evaluations[0].copies,
+    )
 
 
 def _checked_settings(settings: RegionSettings | None) -> RegionSettings:
