@@ -34,7 +34,7 @@ from genmonitor.callbacks.integration.compat import (
     logged_step,
     trainer_states,
 )
-from genmonitor.callbacks.integration.data import all_loaders, batch_size, reference_images, validates
+from genmonitor.callbacks.integration.data import all_loaders, batch_size, choice_notes, reference_images, validates
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights, note_other_averages
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
@@ -233,6 +233,8 @@ class GenerativeMonitor(Monitor, Callback):
         """Fit the evaluator to the Trainer's data. Every process calls it."""
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
+        for note in choice_notes(trainer) if self.real_images is None else []:
+            self.publisher.notes.add_once(note)
         self._fit_evaluator(real, sampled_model(trainer, pl_module), comm, progress)
         self.fitted = True
 

@@ -51,6 +51,19 @@ def reference_images(
     return ImageSet.of_training(training, validation, image_key, with_index=with_index)
 
 
+def choice_notes(trainer: pl.Trainer) -> list[str]:
+    """Return a note if there is a list of validation loaders, of which `reference_images` takes the first."""
+    held_out = validation_dataloaders(trainer)
+    held_out = getattr(held_out, "iterables", held_out)
+    datasets = {id(getattr(loader, "dataset", loader)) for loader in all_loaders(held_out)}
+    if not isinstance(held_out, (list, tuple)) or len(datasets) < 2:
+        return []
+    return [
+        f"generated images are compared with those of the first of {len(held_out)} validation loaders. Give "
+        "`real_images=` for others"
+    ]
+
+
 def validates(trainer: pl.Trainer) -> bool:
     """Return True if the training validates anything; Lightning's `enable_validation` is true without a batch, too."""
     return trainer.enable_validation and _have_batches(validation_dataloaders(trainer))

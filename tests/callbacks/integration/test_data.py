@@ -127,6 +127,21 @@ def test_the_first_of_a_list_of_validation_loaders_is_taken():
     assert find_loader([PHOTOS, SKETCHES], None, "validation") is PHOTOS
 
 
+class Validated(Linear):
+    def validation_step(self, batch, index, dataloader_idx=0):
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:.*(the first of 2 validation loaders|there is no validation data)")
+@pytest.mark.parametrize("given", [None, PHOTOS.dataset])
+@pytest.mark.parametrize("held_out", [[PHOTOS, SKETCHES], [PHOTOS, PHOTOS], PHOTOS])
+def test_the_loader_that_was_taken_of_several_is_said(tmp_path, held_out, given):
+    monitor = plain(real_images=given)
+    fit(tmp_path, monitor, train=loader(digits(600, 900)), val=held_out, module=Validated(), max_epochs=1)
+    said = [note for note in monitor.publisher.notes.items if "the first of 2 validation loaders" in note["text"]]
+    assert len(said) == (given is None and held_out == [PHOTOS, SKETCHES])
+
+
 def test_a_training_on_two_domains_is_refused_before_its_first_step_until_one_is_named(tmp_path):
     module = Domains()
     train = {"photos": PHOTOS, "sketches": SKETCHES}
