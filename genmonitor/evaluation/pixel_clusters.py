@@ -165,7 +165,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         with comm.all_ranks_or_none():
             notes += self._check_images(probe, first)
         if self._regions is None:
-            # regions are found in so many images or more
+            # regions are found in 1000 images or more
             with self._threads(probe, cka_work(1000, tuple(probe.shape[1:]), self.settings.patch_size)):
                 self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._regions.notes()

@@ -100,7 +100,7 @@ def diagnose_area(
     if found and found.named:
         of_image = found.share if image is None else _share_of_image(image, images, mask, found.faults)
     spread, nearest, samples = _variety(judged.distance, images)
-    if readings and not (found and found.identified):  # what is said of them, then
+    if readings and not (found and found.identified):  # which the finding names then
         samples = tuple(images.chosen_fake[readings[0].order[:SAMPLES]].tolist())
     variety = spread, nearest, samples
     return AreaDiagnosis(mask, judged.left(()), p, found, share, weights, *variety, of_image, tuple(failures), readings)
