@@ -193,6 +193,7 @@ ARGUMENTS = {
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
         "fault_models": ([], []),
+        "readings": ([], []),
         "region_names": ({"cluster_1": "left"}, {"cluster_1": "left"}),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
         "reuse": (None, None),
