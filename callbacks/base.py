@@ -12,12 +12,14 @@ from typing import Any, Unpack
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
+from torch.nn.parameter import is_lazy
 
 from genmonitor._io import say, warn
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
 from genmonitor.callbacks.integration.circumstances import (
     TrainerCollective,
+    callbacks_with_state,
     circumstances,
     leaves_at_sigterm,
     run_folder,
@@ -44,7 +46,7 @@ from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
-from genmonitor.images import cache
+from genmonitor.images import cache, streams
 from genmonitor.images.model import SampledModel
 from genmonitor.images.sampler import DrawFn, PromptedSampleFn, SampleFn, Sampler
 from genmonitor.kernels import Kernel
@@ -148,6 +150,8 @@ class GenerativeMonitor(Monitor, Callback):
             self.publisher.notes.add(note)
         self._watched.start(trainer)
         self._evaluated_at = self._validated_at = -1
+        if monitors(trainer)[0] is self:
+            streams.forget()
         with self.isolated(trainer, pl_module), preserve_training_state(pl_module):
             self._validates = validates(trainer)
             with leaves_at_sigterm(trainer):
@@ -235,7 +239,13 @@ class GenerativeMonitor(Monitor, Callback):
         real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
         for note in choice_notes(trainer) if self.real_images is None else []:
             self.publisher.notes.add_once(note)
+        lazy = sum(map(is_lazy, pl_module.parameters()))
         self._fit_evaluator(real, sampled_model(trainer, pl_module), comm, progress)
+        if sum(map(is_lazy, pl_module.parameters())) < lazy:
+            self.publisher.notes.add_once(
+                "lazy layers took their initial weights at the monitor's first samples, by its seed and not the "
+                "training's. Run a batch through the module before training"
+            )
         self.fitted = True
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
@@ -296,8 +306,7 @@ class GenerativeMonitor(Monitor, Callback):
     def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
         """Have the training left alone inside the block, with its data, and report what had to be put back."""
         average = averaged_model(find_weight_averaging(trainer))
-        callbacks = (*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks)
-        others: dict[str, Any] = {type(callback).__name__: callback for callback in callbacks}
+        others = callbacks_with_state(trainer)
         others |= {f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)}
         trained = Trained(
             pl_module,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import lightning.pytorch as pl
@@ -17,6 +18,7 @@ from genmonitor._io import Progress
 from genmonitor._manifest import where_defined
 from genmonitor._stop import StopEvaluation, check_stop, stops_when
 from genmonitor.distributed import Collective
+from genmonitor.monitoring.base import Monitor
 
 
 class TrainerCollective(Collective):
@@ -96,3 +98,19 @@ def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: s
         "processes": trainer.world_size,
         "threads": torch.get_num_threads(),
     }
+
+
+def callbacks_with_state(trainer: pl.Trainer) -> dict[str, Any]:
+    """Return the callbacks that sampling might move, by name: those of the user, and those that keep or end a training.
+
+    One that a thread works on moves by itself.
+    """
+    decide = [*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks]
+    found: dict[str, Any] = {}
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        package, name = type(callback).__module__.partition(".")[0], type(callback).__name__
+        own = package not in ("lightning", "pytorch_lightning") and not isinstance(callback, Monitor)
+        works = any(isinstance(value, Thread) for value in vars(callback).values())
+        if callback in decide or (own and not works):
+            found[f"{name} {len(found)}" if name in found else name] = callback
+    return found

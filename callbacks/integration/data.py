@@ -17,7 +17,7 @@ from genmonitor.callbacks.integration.compat import (
     validation_dataloaders,
 )
 from genmonitor.distributed import Collective
-from genmonitor.images.image_set import ImageKey, ImageSet, sampled_indices
+from genmonitor.images.image_set import ImageKey, ImageSet, sampled_indices, weights_of
 from genmonitor.images.streams import streams_taken
 
 
@@ -52,16 +52,26 @@ def reference_images(
 
 
 def choice_notes(trainer: pl.Trainer) -> list[str]:
-    """Return a note if there is a list of validation loaders, of which `reference_images` takes the first."""
+    """Return notes on what `reference_images` takes where something else may be meant.
+
+    Of a list of validation loaders that is the first; of images that are drawn by weights it is each of them once.
+    """
+    notes = []
     held_out = validation_dataloaders(trainer)
     held_out = getattr(held_out, "iterables", held_out)
     datasets = {id(getattr(loader, "dataset", loader)) for loader in all_loaders(held_out)}
-    if not isinstance(held_out, (list, tuple)) or len(datasets) < 2:
-        return []
-    return [
-        f"generated images are compared with those of the first of {len(held_out)} validation loaders. Give "
-        "`real_images=` for others"
-    ]
+    if isinstance(held_out, (list, tuple)) and len(datasets) > 1:
+        notes.append(
+            f"generated images are compared with those of the first of {len(held_out)} validation loaders. Give "
+            "`real_images=` for others"
+        )
+    weights = [weights_of(getattr(x, "sampler", None)) for x in all_loaders(training_dataloaders(trainer))]
+    if any(x is not None and len(x[x > 0].unique()) > 1 for x in weights):
+        notes.append(
+            "training draws images by weights, but real images are taken evenly, so proportions differ. Give "
+            "`real_images=` with the proportions that the generator is to learn"
+        )
+    return notes
 
 
 def validates(trainer: pl.Trainer) -> bool:

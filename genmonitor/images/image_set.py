@@ -16,7 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Sampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+)
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, check_tensor, plain
@@ -327,6 +336,7 @@ def _own(value: Any) -> Any:
 def sampled_indices(loader: Any) -> list[int] | None:
     """Return the indices that a loader's sampler chooses from, such as those of a SubsetRandomSampler.
 
+    None where it chooses from all. What a WeightedRandomSampler gives a weight of 0 is never drawn.
     A batch sampler may hold it, or a sampler for several processes, by way of a dataset of what it samples.
     """
     queue = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
@@ -339,10 +349,18 @@ def sampled_indices(loader: Any) -> list[int] | None:
         indices = getattr(sampler, "indices", None)
         if indices is not None:
             return sorted(int(i) for i in indices)
+        weights = weights_of(sampler)
+        if weights is not None and not weights.all():
+            return weights.nonzero().flatten().tolist()
         held = _attributes(sampler)
         held += [value for part in held if isinstance(part, Dataset) for value in _attributes(part)]
         queue += [value for value in held if isinstance(value, Sampler)]
     return None
+
+
+def weights_of(sampler: Any) -> Tensor | None:
+    """Return how often a WeightedRandomSampler draws each item, up to a factor; None of another sampler."""
+    return torch.as_tensor(sampler.weights) if isinstance(sampler, WeightedRandomSampler) else None
 
 
 def _attributes(thing: Any) -> list[Any]:

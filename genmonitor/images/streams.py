@@ -21,7 +21,12 @@ MAX_BYTES = 2**28
 """How many images are taken at most, and how much memory they may need: 256 MiB."""
 
 _taken: WeakKeyDictionary[Any, StreamedItems] = WeakKeyDictionary()
-"""What was taken from each stream, for all monitors."""
+"""What was taken from each stream, for all monitors of a run."""
+
+
+def forget() -> None:
+    """Drop what was taken, at the start of a run: the data may have changed since the last one."""
+    _taken.clear()
 
 
 def is_stream(data: Any) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from io import IOBase
+from io import BufferedReader, IOBase, TextIOWrapper
 from itertools import chain
 from mmap import mmap
 from multiprocessing.managers import DictProxy, ListProxy
@@ -493,6 +493,8 @@ def _stand_in(name: str, value: Any) -> Any:
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, RESTARTED):
         return _going_on_alone(value, name)
+    if isinstance(value, TextIOWrapper) and not value.closed and _state_of_file(value) is None:
+        return _opened_again(value, name)
     if isinstance(value, Iterator) and type(value).__module__ in ITERATING:
         return _UsedUp(name, type(value).__name__)
     return None
@@ -507,6 +509,20 @@ def _going_on_alone(iterator: Any, name: str) -> Any:
         return itertools.count(*ast.literal_eval(shown.replace(")", ",)")))
     except ValueError:  # of other numbers than Python's own
         return _UsedUp(name, "count")
+
+
+def _opened_again(file: TextIOWrapper, name: str) -> Any:
+    """Return another handle of a text file that is gone over line by line, which hides where it is."""
+    if not isinstance(file.name, str) or not isinstance(file.buffer, BufferedReader):
+        return _UsedUp(name, "text file")
+    return _Reopened(open(file.name, "rb"), encoding=file.encoding, errors=file.errors)
+
+
+class _Reopened(TextIOWrapper):
+    """Text of a file that closes it once nobody has it."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _inside(value: Any) -> Any:
@@ -539,8 +555,7 @@ class _UsedUp:
 def _outside_state(thing: Any) -> State | None:
     """Return what reads and sets the state that something has outside of Python's attributes; None if it has none."""
     if isinstance(thing, (IOBase, mmap)):
-        seekable = not thing.closed and (isinstance(thing, mmap) or thing.seekable())
-        return (thing.tell, thing.seek) if seekable else None
+        return _state_of_file(thing)
     if isinstance(thing, (array, ListProxy)):
         return lambda: thing[:], partial(thing.__setitem__, slice(None))
     if isinstance(thing, DictProxy):
@@ -549,6 +564,16 @@ def _outside_state(thing: Any) -> State | None:
     if isinstance(shared, (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)):
         size = ctypes.sizeof(shared)
         return partial(bytes, shared), lambda saved: ctypes.memmove(ctypes.addressof(shared), saved, size)
+    return None
+
+
+def _state_of_file(file: Any) -> State | None:
+    """Return what reads and sets the position of a file or of mapped memory; None where it has none to tell."""
+    if file.closed or not (isinstance(file, mmap) or file.seekable()):
+        return None
+    with suppress(OSError):  # of a text file that is gone over line by line
+        file.tell()
+        return file.tell, file.seek
     return None
 
 

@@ -12,7 +12,7 @@ import torch
 from _helpers.loops import Generator, small
 from _helpers.modules import LIGHTNING_SAYS, Deep, Linear, digits, fit, loader, plain
 from _helpers.traces import Record, same
-from lightning.pytorch.callbacks import EarlyStopping, Timer
+from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -37,6 +37,17 @@ class Scheduled(Deep):
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW(self.parameters(), 1e-2)
         return {"optimizer": optimizer, "lr_scheduler": StepLR(optimizer, 1, gamma=0.9)}
+
+
+class Shadow(Callback):
+    """A user's average of the weights, which its `sample` exchanges with them."""
+
+    def __init__(self):
+        self.values, self.exchanges = torch.zeros(3), []
+
+    def exchange(self):
+        self.values.add_(1)
+        self.exchanges.append(1)
 
 
 @torch.no_grad()
@@ -71,6 +82,7 @@ MOVES = {
     "EarlyStopping": lambda module: vars(module.trainer.early_stopping_callbacks[0]).update(
         best_score=torch.tensor(-9)
     ),
+    "callback of the user": lambda module: next(x for x in module.trainer.callbacks if type(x) is Shadow).exchange(),
     "callbacks": lambda module: module.trainer.callbacks.append(Timer(duration={"seconds": 0})),
     "logged key": lambda module: module.log("val_loss", 1e6 + module.trainer.global_step),
     # one that nobody logs: what is logged Lightning writes anew whenever someone looks
@@ -114,9 +126,12 @@ def left(folder, *callbacks):
     """Return all that a training leaves, and what it said."""
     draw(None)
     record, stop, module = Record(), EarlyStopping("val_loss", patience=0), Scheduled()
+    shadow = Shadow()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        runner, _ = fit(folder, *callbacks, record, stop, module=module, val=loader(digits(300, 400)), max_epochs=3)
+        runner, _ = fit(
+            folder, *callbacks, record, stop, shadow, module=module, val=loader(digits(300, 400)), max_epochs=3
+        )
     return {
         "weights and buffers": module.state_dict(),
         "optimizer": runner.optimizers[0].state_dict(),
@@ -124,6 +139,7 @@ def left(folder, *callbacks):
         "losses, batches, modes": record.seen,
         "val_loss": (float(runner.callback_metrics["val_loss"]), float(stop.best_score), stop.stopped_epoch),
         "calls": module.calls,
+        "shadow": (shadow.values, shadow.exchanges),
         "random numbers": (torch.rand(2), np.random.rand(), random.random()),  # noqa: NPY002
         "steps": runner.global_step,
     }, [str(one.message) for one in said]

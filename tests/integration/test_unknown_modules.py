@@ -212,6 +212,7 @@ class Lazy(Linear):
 
 @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature", "ignore:.*an evaluation changed the training")
 @pytest.mark.filterwarnings("ignore:A layer with UninitializedParameter", "ignore:.*uninitialized parameters")
+@pytest.mark.filterwarnings("ignore:.*lazy layers took their initial weights")
 @pytest.mark.parametrize("fresh", [nn.LazyBatchNorm1d, lambda: nn.LazyLinear(64)], ids=["LazyBatchNorm", "LazyLinear"])
 def test_lazy_module_that_trains_alone_trains_with_a_monitor(tmp_path, fresh):
     outcomes = []
@@ -221,6 +222,7 @@ def test_lazy_module_that_trains_alone_trains_with_a_monitor(tmp_path, fresh):
         _, module = fit(tmp_path, *monitors, module=Lazy(part), val=loader(digits(300, 400)))
         outcomes.append([x.clone() for x in module.state_dict().values()])
     assert len(monitors[0].history) == 2
+    assert any("Lazy layers took their initial weights" in note["text"] for note in monitors[0].publisher.notes.items)
     assert [x.shape for x in outcomes[0]] == [x.shape for x in outcomes[1]]
     if fresh is nn.LazyBatchNorm1d:  # its first values are no random numbers
         assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))

@@ -7,9 +7,11 @@ import io
 import itertools
 import mmap
 import multiprocessing
+import os
 import random
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pandas
@@ -222,6 +224,22 @@ class OpenFile(Images):
         return self.file.read(1)[0]
 
 
+class LinesOfText(Images):
+    """Goes over the lines of a text file, which hides its position from then on."""
+
+    def __init__(self):
+        with NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
+            file.write("".join(f"{i}\n" for i in range(1000)))
+        self.file = open(file.name)  # noqa: SIM115
+
+    def state(self, index):
+        return float(next(self.file))
+
+    def __del__(self):
+        self.file.close()
+        os.unlink(self.file.name)
+
+
 def mapped():
     """Return a file in memory, read one byte after the other."""
     out = mmap.mmap(-1, 250)
@@ -324,6 +342,7 @@ STATES = {
     "column of pandas": dataset(lambda: pandas.Series([0.0, 1.0]), add_to_column),
     "slots": Slots,
     "position of a file": OpenFile,
+    "lines of a text file": LinesOfText,
     "children of numpy's seed": dataset(np.random.SeedSequence, lambda self, index: self.kept.spawn(1)[0].spawn_key[0]),
     "records of a long list": dataset(lambda: [{"n": 0} for _ in range(2000)], count_in_record),
     "lists of a long dict": dataset(lambda: {i: [] for i in range(2000)}, lambda self, index: append_to_record(self)),

@@ -13,10 +13,12 @@ from torch.utils.data import (
     RandomSampler,
     SubsetRandomSampler,
     TensorDataset,
+    WeightedRandomSampler,
 )
 
 from genmonitor.callbacks.integration.data import batch_size, check_split, find_loader
 from genmonitor.distributed import Collective
+from genmonitor.images.image_set import sampled_indices
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined")]
 
@@ -140,6 +142,20 @@ def test_the_loader_that_was_taken_of_several_is_said(tmp_path, held_out, given)
     fit(tmp_path, monitor, train=loader(digits(600, 900)), val=held_out, module=Validated(), max_epochs=1)
     said = [note for note in monitor.publisher.notes.items if "the first of 2 validation loaders" in note["text"]]
     assert len(said) == (given is None and held_out == [PHOTOS, SKETCHES])
+
+
+@pytest.mark.filterwarnings("ignore:.*(training draws images by weights|there is no validation data)")
+@pytest.mark.parametrize(("weights", "said", "indices"), [("equal", 0, 300), ("zeros", 0, 150), ("two", 1, 300)])
+def test_images_that_training_draws_by_weights(tmp_path, weights, said, indices):
+    """What has no weight is no training image; of other weights it is said that they do not count."""
+    of = {"equal": torch.ones(300), "zeros": torch.arange(300) % 2, "two": 1.0 + torch.arange(300) % 2}[weights]
+    data, monitor = TensorDataset(digits(0, 300)), plain(n_samples=40)
+    train = DataLoader(data, 50, sampler=WeightedRandomSampler(of.double(), 300))
+    fit(tmp_path, monitor, train=train, max_epochs=1)
+    notes = [note for note in monitor.publisher.notes.items if "draws images by weights" in note["text"]]
+    assert len(notes) == said
+    chosen = sampled_indices(train)
+    assert len(range(300) if chosen is None else chosen) == indices
 
 
 def test_a_training_on_two_domains_is_refused_before_its_first_step_until_one_is_named(tmp_path):
