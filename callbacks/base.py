@@ -42,6 +42,7 @@ from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.callbacks.watchers import WatchedValues, saves_by_steps
+from genmonitor.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import MOMENT, Record
@@ -122,6 +123,7 @@ class GenerativeMonitor(Monitor, Callback):
         self._watched = WatchedValues(self.prefix)
         self._evaluated_at = self._validated_at = -1  # training batches seen until then
         self._validates = True
+        self._failed: partial[None] | None = None  # what is to be said of an evaluation once training is as it was
         self._stage = "fit"
 
     @property
@@ -278,12 +280,20 @@ class GenerativeMonitor(Monitor, Callback):
             found = self._run_evaluation(
                 model, comm, moment, progress, draw=draw, commits=commits, told=told_to_stop(trainer), **counts
             )
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            with preserve_rng():
+                failed()
         if found is None:
             return None
         if trainer.is_global_zero:
             with self._data_kept(trainer), preserve_rng():  # what a user's `on_alert` notes on the module stays
                 self._publish(found, lambda: circumstances(trainer, pl_module, used))
         return self.history[-1]
+
+    def _skip(self, error: BaseException, moment: Moment, comm: Collective) -> None:
+        """Keep what there is to say for later: what a user's `on_alert` notes must not be put back."""
+        self._failed = partial(super()._skip, error, moment, comm)
 
     def evaluate_and_log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate, and let other callbacks know the values. Every process calls it, in a hook that may log."""

@@ -101,9 +101,10 @@ def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: s
 
 
 def callbacks_with_state(trainer: pl.Trainer) -> dict[str, Any]:
-    """Return the callbacks that sampling might move, by name: those of the user, and those that keep or end a training.
+    """Return what sampling might move in callbacks, by name.
 
-    One that a thread works on moves by itself.
+    That is all of those that keep or end a training. Of the user's it is the tensors, networks and containers, such as
+    an average of the weights: an object in them may move by itself, and one that a thread works on does.
     """
     decide = [*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks]
     found: dict[str, Any] = {}
@@ -111,6 +112,10 @@ def callbacks_with_state(trainer: pl.Trainer) -> dict[str, Any]:
         package, name = type(callback).__module__.partition(".")[0], type(callback).__name__
         own = package not in ("lightning", "pytorch_lightning") and not isinstance(callback, Monitor)
         works = any(isinstance(value, Thread) for value in vars(callback).values())
-        if callback in decide or (own and not works):
-            found[f"{name} {len(found)}" if name in found else name] = callback
+        name = f"{name} {len(found)}" if name in found else name
+        if callback in decide:
+            found[name] = callback
+        elif own and not works:
+            kinds = (torch.Tensor, torch.nn.Module, dict, list, set)
+            found |= {f"{name}.{key}": value for key, value in vars(callback).items() if isinstance(value, kinds)}
     return found

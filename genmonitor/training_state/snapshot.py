@@ -493,7 +493,7 @@ def _stand_in(name: str, value: Any) -> Any:
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, RESTARTED):
         return _going_on_alone(value, name)
-    if isinstance(value, TextIOWrapper) and not value.closed and _state_of_file(value) is None:
+    if isinstance(value, TextIOWrapper) and _hides_position(value):
         return _opened_again(value, name)
     if isinstance(value, Iterator) and type(value).__module__ in ITERATING:
         return _UsedUp(name, type(value).__name__)
@@ -511,11 +511,16 @@ def _going_on_alone(iterator: Any, name: str) -> Any:
         return _UsedUp(name, "count")
 
 
+def _hides_position(file: TextIOWrapper) -> bool:
+    """Return True of a text file that is gone over line by line, and False of one that is only written to."""
+    return not file.closed and file.readable() and file.seekable() and _state_of_file(file) is None
+
+
 def _opened_again(file: TextIOWrapper, name: str) -> Any:
-    """Return another handle of a text file that is gone over line by line, which hides where it is."""
-    if not isinstance(file.name, str) or not isinstance(file.buffer, BufferedReader):
+    """Return another handle of a text file, at its beginning."""
+    if not isinstance(file.buffer, BufferedReader) or not Path(str(file.name)).is_file():
         return _UsedUp(name, "text file")
-    return _Reopened(open(file.name, "rb"), encoding=file.encoding, errors=file.errors)
+    return _Reopened(open(str(file.name), "rb"), encoding=file.encoding, errors=file.errors)
 
 
 class _Reopened(TextIOWrapper):

@@ -170,6 +170,26 @@ def test_each_thing_that_a_sampler_moves_comes_back(tmp_path, name, occasion):
     assert bool(told) == (name in MOVES)
 
 
+class Alerts(Callback):
+    def __init__(self):
+        self.alerts = []
+
+
+def test_what_a_users_callback_notes_of_an_alert_stays(tmp_path):
+    """Also of one that a failed evaluation raises."""
+    alerts = Alerts()
+
+    def breaks(module, n):
+        return module.sample(n) * (torch.nan if module.current_epoch else 1)
+
+    monitor = plain(sample_fn=breaks, on_alert=alerts.alerts.append, on_error="warn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit(tmp_path, monitor, alerts, module=Scheduled(), val=loader(digits(300, 400)), max_epochs=2)
+    assert len(alerts.alerts) == 1
+    assert "NaN" in alerts.alerts[0]
+
+
 # a plain loop
 
 

@@ -9,6 +9,7 @@ import mmap
 import multiprocessing
 import os
 import random
+import sys
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from tempfile import NamedTemporaryFile
@@ -401,6 +402,17 @@ def test_a_dataset_is_as_if_it_had_not_been_read(state, around):
         assert len(source.read(range(len(source)))) == len(source)
 
     assert seen(STATES[state], read) == seen(STATES[state], lambda data: None)
+
+
+@pytest.mark.parametrize("kind", ["stdout", "pipe", "log"])
+def test_files_that_a_dataset_writes_stay_its_own(tmp_path, kind, capfd):
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as pipe, (tmp_path / "log.txt").open("w") as log:
+        data = dataset(
+            lambda: {"stdout": sys.stdout, "pipe": pipe, "log": log}[kind], lambda self, i: self.kept.write("x")
+        )()
+        assert len(ImageSet(data, None, "the training data").read(range(3))) == 3
+    os.close(read)
 
 
 @pytest.mark.parametrize("state", STATES)
