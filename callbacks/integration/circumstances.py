@@ -107,12 +107,14 @@ def callbacks_with_state(trainer: pl.Trainer) -> dict[str, Any]:
     an average of the weights: an object in them may move by itself, and one that a thread works on does.
     """
     decide = [*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks]
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]
+    names = [type(callback).__name__ for callback in callbacks]
     found: dict[str, Any] = {}
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        package, name = type(callback).__module__.partition(".")[0], type(callback).__name__
+    for index, callback in enumerate(callbacks):
+        name = names[index] if names.count(names[index]) == 1 else f"{names[index]} {index}"
+        package = type(callback).__module__.partition(".")[0]
         own = package not in ("lightning", "pytorch_lightning") and not isinstance(callback, Monitor)
         works = any(isinstance(value, Thread) for value in vars(callback).values())
-        name = f"{name} {len(found)}" if name in found else name
         if callback in decide:
             found[name] = callback
         elif own and not works:

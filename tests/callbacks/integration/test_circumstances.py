@@ -8,7 +8,12 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain,
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
-from genmonitor.callbacks.integration.circumstances import TrainerCollective, circumstances, run_folder
+from genmonitor.callbacks.integration.circumstances import (
+    TrainerCollective,
+    callbacks_with_state,
+    circumstances,
+    run_folder,
+)
 from genmonitor.distributed import Collective
 
 pytestmark = LIGHTNING_SAYS
@@ -112,3 +117,16 @@ def test_run_folder_stays_where_it_is_when_the_working_directory_changes(tmp_pat
     monkeypatch.chdir(tmp_path)
     found = run_folder(trainer("run"))
     assert found == tmp_path / "run"
+
+
+class Own(Callback):
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+def test_containers_of_each_callback_of_the_user_count(tmp_path):
+    first, second = Own(values=[1], count=3), Own(values=[2], other=object())
+    worked_on, checkpoint = Own(values=[3], worker=threading.Thread()), ModelCheckpoint(dirpath=tmp_path)
+    found = callbacks_with_state(trainer(tmp_path, first, second, worked_on, plain(), checkpoint))
+    assert found.pop("ModelCheckpoint") is checkpoint
+    assert list(found.values()) == [[1], [2]]
