@@ -132,8 +132,3 @@ def test_value_has_no_bias_and_its_error_is_what_it_varies_by():
     assert float(torch.stack([one.standard_error for one in found]).mean()) == pytest.approx(
         float(values.std()), rel=0.2
     )
-
-
-def test_too_few_samples_are_refused():
-    with pytest.raises(ValueError, match="at least 3 samples, but got 2"):
-        kernel_dispersion(features(2), CosineKernel())

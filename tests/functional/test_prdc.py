@@ -117,19 +117,3 @@ def test_blocks_of_pairs_change_nothing(monkeypatch):
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 8 * 70 * 4)
     assert floats(fake, real) == pytest.approx(whole, abs=1e-15)
     assert max(n * m for n, m in rows) <= 4 * 70
-
-
-def test_what_is_refused():
-    x = draw(6)
-    with pytest.raises(ValueError, match="Expected more than `k`=6 fake samples, but got 6"):
-        precision_recall_density_coverage(x, draw(9), k=6)
-    with pytest.raises(ValueError, match="Expected more than `k`=5 real samples, but got 4"):
-        precision_recall_density_coverage(x, x[:4])
-    with pytest.raises(ValueError, match="`k` to be a whole number >= 1, but got 0"):
-        precision_recall_density_coverage(x, x, k=0)
-    with pytest.raises(ValueError, match="`fake` with 3 features per sample"):
-        precision_recall_density_coverage(x[:, :2], x)
-    with pytest.raises(ValueError, match="`real` to be finite, but 18 of its 18"):
-        precision_recall_density_coverage(x, x / 0 * 0)
-    with pytest.raises(ValueError, match=r"`fake` of shape \[N, D\], but got \[6, 3, 1\]"):
-        precision_recall_density_coverage(x[..., None], x)

@@ -243,27 +243,6 @@ def test_rank_deficient_prompts_give_finite_values():
         assert score == pytest.approx(floats(scendi_score(outputs, deficient[:, : deficient.shape[1] // 2 or 1])))
 
 
-x, t = draw(4), draw(4, 2)
-REFUSALS = {
-    "lengths": ((x, t[:3]), {}, "`outputs` and `prompts` to hold as many samples"),
-    "one sample": ((x[:1], t[:1]), {}, "`outputs` to hold at least 2 samples, but got 1"),
-    "nan": ((x, t / 0 * 0), {}, "`prompts` to be finite, but 8 of its 8 values"),
-    "zero outputs": ((0 * x, t), {}, "`outputs` without zero vectors for the cosine kernel, but 4 of 4"),
-    "zero prompts": ((x, 0 * t), {}, "`prompts` without zero vectors for the cosine kernel, but 4 of 4"),
-    "rcond": ((x, t), {"rcond": 1.0}, "`rcond` to be a number between 0 and 1, but got 1.0"),
-    "rcond of zero": ((x, t), {"rcond": 0}, "`rcond` to be a number between 0 and 1, but got 0"),
-    "no features": ((x, t), {"num_features": 3}, "GaussianKernel with `num_features`=3"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_what_is_refused(case):
-    samples, options, message = REFUSALS[case]
-    with pytest.raises(ValueError) as caught:
-        scendi_score(*samples, **options)
-    assert message in str(caught.value)
-
-
 def test_more_modes_than_features_are_refused():
     with pytest.raises(ValueError, match="`num_modes` to be at most 4, the features of the kernel, but got 5"):
         scendi_modes(joint_of(*pairs(20)), torch.zeros(7, dtype=torch.float64), 5)

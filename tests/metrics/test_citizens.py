@@ -100,6 +100,22 @@ def test_a_batch_waits_for_the_device_as_often_whatever_its_size(name):
     assert counts[0] == counts[1] <= (6 if streams else 1) * len(tensors)
 
 
+@each_base
+def test_a_refused_batch_changes_nothing(name):
+    citizen = CITIZENS[name]
+    metric, expected = citizen.fed(), citizen.fed().compute()
+    (first, *others), how = citizen.calls()[-1]
+    nan = first.clone()
+    nan[1] = torch.nan
+    refused = {"NaN": (nan, *others), "fewer values": (first[..., :-1], *others), "a list": (first.tolist(), *others)}
+    if others:
+        refused["more of one"] = (first[1:], *others)
+    for tensors in refused.values():
+        with pytest.raises((ValueError, TypeError), match=r"^Expected .*`"):
+            metric.update(*tensors, **how)
+    same(metric.compute(), expected, 0)
+
+
 @every
 def test_compute_is_cached_and_a_new_batch_undoes_it(name):
     citizen = CITIZENS[name]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
-from _helpers.golden import CKA, CONSTANT, GAMMA, PAIRS, digits
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA
 from genmonitor.functional import pixel_cka
@@ -17,13 +16,6 @@ def fed(metric: PixelCKA, images: torch.Tensor, sizes: list[int]) -> PixelCKA:
     for batch in images.split(sizes):
         metric.update(batch)
     return metric
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_digits_in_batches(dtype):
-    matrix = fed(PixelCKA(GaussianKernel(GAMMA)), digits()[:1000].to(dtype), [400, 1, 7, 592]).compute()
-    assert [float(matrix[pair]) for pair in PAIRS] == pytest.approx(CKA, abs=1e-6)
-    assert (matrix.diagonal() == 0).nonzero().flatten().tolist() == CONSTANT
 
 
 @pytest.mark.parametrize(
@@ -53,14 +45,6 @@ def test_too_many_images_are_refused_with_what_to_do_and_the_others_stay(monkeyp
     with pytest.raises(ValueError, match=r"at most .* GiB altogether, but got .*random subset.*`batch_estimator=m`"):
         metric.update(images[40:])
     assert torch.equal(metric.compute(), pixel_cka(images[:40]))
-
-
-def test_what_is_refused():
-    metric = fed(PixelCKA(), draw(4, 1, 3, 3), [4])
-    with pytest.raises(ValueError, match=r"`images` of shape \[N, 1, 3, 3\] like the images before"):
-        metric.update(draw(4, 1, 4, 4))
-    with pytest.raises(ValueError, match="`patch_size` to divide the size 3×3"):
-        PixelCKA(patch_size=2).update(draw(4, 1, 3, 3))
 
 
 def test_plot_shows_the_varying_sites():

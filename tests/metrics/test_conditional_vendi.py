@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ConditionalVendiScore; what every metric owes torchmetrics and two processes are in test_citizens and test_sync."""
 
-import pytest
-import torch
-from _helpers import entropy_references as twin
 from _helpers.entropy_references import digits, one_hot
 from torch import Tensor
 
@@ -19,15 +16,6 @@ def fed(metric: ConditionalVendiScore, outputs: Tensor, prompts: Tensor, batch: 
 
 def floats(score: dict[str, Tensor]) -> dict[str, float]:
     return {name: float(value) for name, value in score.items()}
-
-
-@pytest.mark.parametrize("batch", [120, 17])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_twin_of_digits(dtype, batch):
-    outputs, prompts = (digits()[:120] + 1), one_hot()[:120]
-    grams = [twin.unit(x.numpy()) @ twin.unit(x.numpy()).T for x in (outputs, prompts)]
-    metric = fed(ConditionalVendiScore(), outputs.to(dtype), prompts.to(dtype), batch)
-    assert floats(metric.compute()) == pytest.approx(twin.conditional_vendi(*grams), rel=1e-6)
 
 
 def test_arguments_are_those_of_the_function():

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-import copy
-import pickle
 
 import pytest
 import torch
 from _helpers.joint_spectra import KERNELS, random_sides
 from _helpers.processes import in_two_processes
 from _helpers.prompt_ranks import FEATURES, FORMS, PROMPTS, everything, feed
-from matplotlib import pyplot
 from torch.testing import assert_close
 from torchmetrics import MetricCollection
 
@@ -35,13 +32,6 @@ def test_it_is_the_function(kernels, num_features):
     expected = prompt_split(*random_sides(), **arguments)
     same(found["eigenvalues"], expected.eigenvalues)
     assert float(found["total"]) == pytest.approx(float(expected.total), abs=1e-5)
-
-
-@forms
-@pytest.mark.parametrize("batch", [1, 7])
-def test_batches_change_nothing(form, batch):
-    kernels = {} if form == "exact" else KERNELS  # a streaming metric takes its widths from the first batch
-    same(feed(made(form, **kernels), batch).compute(), feed(made(form, **kernels), 100).compute())
 
 
 def test_widths_come_from_the_reference_or_from_the_first_batch():
@@ -109,25 +99,6 @@ def test_a_streamed_state_does_not_grow():
 
 
 @forms
-def test_copies_go_on_alike(form):
-    metric = feed(made(form), 9)
-    copies = [metric.clone(), copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))]
-    expected = feed(metric, 30).compute()
-    for one in copies:
-        same(feed(one, 30).compute(), expected, 0)
-
-
-@forms
-def test_a_saved_state_is_taken_up(form, tmp_path):
-    metric = feed(made(form), 9)
-    metric.persistent(True)
-    torch.save(metric.state_dict(), tmp_path / "state.pt")
-    resumed = made(form)
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    same(feed(resumed, 7).compute(), feed(metric, 7).compute(), 0)
-
-
-@forms
 def test_widths_and_shifts_are_saved_without_asking(form):
     metric = feed(made(form), 9)
     metric.compute()
@@ -144,32 +115,6 @@ def test_widths_and_shifts_are_saved_without_asking(form):
     same(*values, 0)
 
 
-@forms
-def test_reset_starts_anew(form):
-    metric = feed(made(form), 9)
-    expected = metric.compute()
-    metric.reset()
-    same(feed(metric, 9).compute(), expected, 0)
-
-
-@forms
-def test_the_dtype_of_the_module_around_it_changes_nothing(form):
-    metric = feed(made(form), 9)
-    expected = feed(metric.clone(), 9).compute()
-    module = torch.nn.Module()
-    module.metric = metric
-    module.half()
-    same(feed(module.metric, 9).compute(), expected, 0)
-
-
-@forms
-def test_forward_adds_its_batch_and_has_no_value(form):
-    x, t, y, u = random_sides()
-    metric = made(form, **KERNELS)
-    assert metric(y, u, reference=True) is metric(x, t, reference=False) is None
-    same(metric.compute(), feed(made(form, **KERNELS), 30).compute())
-
-
 def test_a_collection_shares_the_samples():
     x, t, y, u = random_sides()
     metrics = MetricCollection(
@@ -184,64 +129,6 @@ def test_a_collection_shares_the_samples():
     for name, arguments in (("all", {}), ("weighted", {"eta": 0.5}), ("few", {"num_modes": 2})):
         found = metrics[name].compute()["eigenvalues"]
         same(found, prompt_split(*twice, **arguments).eigenvalues)
-
-
-def test_the_graph_of_a_batch_is_not_kept():
-    x, t, y, u = random_sides()
-    metric = PromptSplit()
-    metric.update(x.requires_grad_(), t, reference=False)
-    metric.update(y, u, reference=True)
-    assert not metric.test_outputs[0].requires_grad
-    assert not metric.compute()["eigenvalues"].requires_grad
-
-
-def test_plot():
-    metric = feed(PromptSplit(), 9)
-    metric.compute()
-    metric.plot()[0].canvas.draw()
-    metric.plot([metric.compute()["total"]] * 3)[0].canvas.draw()
-    pyplot.close("all")
-
-
-@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
-@forms
-def test_compute_before_update(form):
-    with pytest.raises(ValueError, match="at least 2 test samples before `compute`, but got 0"):
-        made(form).compute()
-    metric = made(form, **KERNELS)
-    x, t, _, _ = random_sides()
-    metric.update(x, t, reference=False)
-    with pytest.raises(ValueError, match=r"at least 2 reference samples before `compute`, but got 0\. Call `update"):
-        metric.compute()
-
-
-@forms
-def test_bad_updates(form):
-    x, t, y, u = random_sides()
-    metric = made(form)
-    metric.update(x, t, reference=False)
-    with pytest.raises(ValueError, match="`outputs` with 5 features"):
-        metric.update(y[:, :4], u, reference=True)
-    with pytest.raises(ValueError, match="`prompts` with 3 features"):
-        metric.update(y, u[:, :2], reference=True)
-    with pytest.raises(ValueError, match="as many samples"):
-        metric.update(y, u[1:], reference=True)
-    with pytest.raises(ValueError, match="`outputs` to be finite"):
-        metric.update(y / 0, u, reference=True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"eta": 0.0}, "`eta` to be a positive finite number"),
-        ({"num_modes": 0}, "`num_modes` to be a whole number >= 1"),
-        ({"num_features": 9000}, "`num_features` to be at most 8192 to stay within 4 GiB"),
-        ({"num_features": 5, "output_kernel": CosineKernel()}, "such as Gaussian ones, or two cosine kernels"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PromptSplit(**arguments)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """VendiScore and RKEScore; what every metric owes torchmetrics and two processes are in test_citizens and test_sync."""
 
-import copy
 import math
 
 import pytest
 import torch
-from _helpers import entropy_references as twin
-from _helpers.entropy_references import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -31,15 +28,6 @@ def fed(metric, x: Tensor, batch: int | list[int] = 1000):
     for some in x.split(batch):
         metric.update(some)
     return metric
-
-
-@pytest.mark.parametrize("batch", [500, 97, 1])
-@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.float64, 1e-9)])
-def test_digits(dtype, error, batch):
-    x = digits().to(dtype) + 1
-    assert float(fed(VendiScore(), x, batch).compute()) == pytest.approx(twin.VENDI, rel=error)
-    assert float(fed(VendiScore(order=math.inf), x, batch).compute()) == pytest.approx(twin.VENDI_INFINITE, rel=error)
-    assert float(fed(RKEScore(), x, batch).compute()) == pytest.approx(twin.RKE, rel=error)
 
 
 @forms
@@ -72,14 +60,6 @@ def test_the_seed_is_that_of_the_random_features():
     assert values[0] != pytest.approx(values[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("make", [VendiScore, RKEScore])
-def test_closed_forms_in_batches(make):
-    eye = torch.eye(6)
-    assert float(fed(make(), 3 * eye, 1).compute()) == pytest.approx(6)
-    assert float(fed(make(), eye[[0] * 7], 2).compute()) == pytest.approx(1, abs=1e-6)
-    assert float(fed(make(), eye[:4].repeat(9, 1), 5).compute()) == pytest.approx(4)
-
-
 @pytest.mark.parametrize("form", ["cosine", "fourier"])
 def test_what_is_streamed_does_not_grow(form):
     metric, sizes = VendiScore(**FORMS[form]), []
@@ -110,44 +90,6 @@ def test_gamma_is_set_at_first_compute_or_first_update():
     assert streamed.kernel == GaussianKernel().resolved(x[:100])
 
 
-def test_forward_gives_the_value_of_the_batch_with_its_gradient():
-    x = draw(30).requires_grad_()
-    metric = VendiScore()
-    metric(draw(20, seed=1))
-    value = metric(x * 1)
-    value.backward()
-    leaf = x.detach().clone().requires_grad_()
-    expected = vendi_score(leaf)
-    expected.backward()
-    torch.testing.assert_close(value.detach(), expected.detach())
-    torch.testing.assert_close(x.grad, leaf.grad)
-
-
-NAN = draw(3).index_fill(0, torch.tensor([1]), math.nan)
-UPDATES = {
-    "nan": (NAN, ValueError, "`features` to be finite, but 3 of its 9 values"),
-    "dimensions": (draw(3, 4), ValueError, "`features` with 3 features per sample like those before, but got [3, 4]"),
-    "images": (
-        torch.ones(2, 1, 4, 4),
-        ValueError,
-        "`features` with 3 features per sample like those before, but got [2, 16]",
-    ),
-    "list": ([[1.0, 2.0, 3.0]], TypeError, "`features` to be a torch.Tensor, but got list"),
-}
-
-
-@forms
-@pytest.mark.parametrize("case", UPDATES)
-def test_a_refused_batch_changes_nothing(form, case):
-    samples, kind, message = UPDATES[case]
-    metric = fed(VendiScore(**FORMS[form]), draw(20), 6)
-    expected = copy.deepcopy(metric).compute()
-    with pytest.raises(kind) as caught:
-        metric.update(samples)
-    assert message in str(caught.value)
-    assert torch.equal(metric.compute(), expected)
-
-
 def test_zero_vectors_are_refused_under_the_cosine_kernel_alone():
     x = torch.cat([draw(3), torch.zeros(2, 3, dtype=torch.float64)])
     for make in (VendiScore, RKEScore):
@@ -157,34 +99,6 @@ def test_zero_vectors_are_refused_under_the_cosine_kernel_alone():
         assert float(metric.compute()) == pytest.approx(float(fed(make(), draw(5)).compute()), abs=0)
         for form in ("fourier", "exact"):
             assert math.isfinite(fed(make(**FORMS[form]), x, 2).compute())
-
-
-@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
-@forms
-def test_too_few_samples(form):
-    for make in (VendiScore, RKEScore):
-        with pytest.raises(ValueError, match=r"but got (0|none)\. Call `update\(features\)`"):
-            make(**FORMS[form]).compute()
-        with pytest.raises(ValueError, match=r"at least 2 samples.* but got 1"):
-            fed(make(**FORMS[form]), draw(1)).compute()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"order": 0}, "`order` to be a positive number or math.inf, but got 0"),
-        ({"order": -1.0}, "`order`"),
-        ({"order": math.nan}, "`order`"),
-        ({"truncation": 0}, "`truncation` to be a whole number >= 1, but got 0"),
-        ({"num_features": 4}, "GaussianKernel with `num_features`=4, but got CosineKernel"),
-        ({"num_features": 0, "kernel": GaussianKernel()}, "`num_features` to be a whole number >= 1, but got 0"),
-        ({"kernel": "rbf"}, "`kernel` to be a kernel such as CosineKernel"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError) as caught:
-        VendiScore(**arguments)
-    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"kernel": GaussianKernel(0.5), "num_features": 200}])
@@ -223,10 +137,3 @@ def test_modes_need_features_and_samples(metric, message):
         metric.update(torch.randn(5, 2))
     with pytest.raises(ValueError, match=message):
         metric.modes(1)
-
-
-def test_more_modes_than_features_are_refused():
-    metric = RKEScore()
-    metric.update(torch.randn(9, 3))
-    with pytest.raises(ValueError, match="`num_modes` to be at most 3, the features of the kernel, but got 4"):
-        metric.modes(4)
