@@ -171,7 +171,7 @@ def baselines(metrics: Mapping[str, Metric], data: ImageData, n: int) -> dict[st
         return values
 
     known = data.train_images.images
-    return measure_baseline(measure, lambda chosen: known[chosen], torch.arange(len(known)), n, seed=0)
+    return measure_baseline(lambda draws: (measure(known[draw]) for draw in draws), len(known), n, seed=0)
 
 
 def picture(monitor: PixelClusterMonitor, names: Sequence[str], bands: Mapping[str, Band]) -> Figure:

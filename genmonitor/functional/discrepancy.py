@@ -191,6 +191,30 @@ class GroupKernels:
         within, across = self._sums(every, every, len(x), sizes[0], parts, same=True)
         return within, across
 
+    def of_sets(self, x: Tensor, sets: Sequence[Tensor]) -> Tensor:
+        """Sum the mixture minus one over the pairs of two sets of samples, for each two of S sets, in one pass.
+
+        Args:
+            x: samples [N, ...], float32 or float64.
+            sets: indices of samples; one that is in a set twice counts twice.
+
+        Returns:
+            float64 [G, S, S]; on the diagonal those of a set, with pairs of a sample with itself, which are 0.
+        """
+        counts = torch.stack([torch.bincount(some, minlength=len(x)) for some in sets]).double().to(x.device)
+        out = torch.zeros(len(self.names), len(sets), len(sets), dtype=torch.float64, device=x.device)
+        spans = _spans(len(x), len(x), 1, True, x.device.type)
+        with full_precision():
+            for strip in replace(self, gamma=None)._strips(x, x, spans, same=True):
+                rows = strip.stop - strip.start
+                _, mixed, constant = self._summed(strip, rows)
+                assert mixed is not None  # of kernels that are weighed
+                some, every = counts[:, strip.start : strip.stop], counts[:, strip.start :]
+                sums = (some.to(mixed) @ mixed).double() - constant * some.sum(1, keepdim=True)
+                beyond = sums[:, rows:] @ every[:, rows:].T
+                out[strip.group] += sums[:, :rows] @ every[:, :rows].T + beyond + beyond.T
+        return out
+
     def _sums(self, x: Tensor, y: Tensor, n: int, rows: int, parts: Spans, same: bool) -> list[PairSums]:
         """Sum over the pairs of one of the first n samples of x and one of each part of y.
 

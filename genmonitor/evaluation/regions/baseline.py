@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from genmonitor._formatting import Band
-from genmonitor._io import Progress, no_progress
 from genmonitor.images.split import DRAWS
 
 TAIL = 0.05
@@ -18,45 +17,40 @@ TAIL = 0.05
 
 
 def measure_baseline(
-    measure: Callable[[Tensor], dict[str, float]],
-    read: Callable[[list[int]], Tensor],
-    candidates: Tensor,
+    measure: Callable[[Tensor], Iterable[dict[str, float]]],
+    candidates: int,
     n: int,
     seed: int,
     together: Sequence[str] = (),
     similarities: Collection[str] = (),
-    progress: Progress = no_progress,
 ) -> dict[str, Band]:
     """Measure draws of n real images as if they had been generated.
 
     Args:
-        measure: from images [n, C, H, W] to the values of an evaluation.
-        read: from indices to images.
-        candidates: indices of real images that generated ones are not compared with [K]. Where K is at least 20 n the
-            draws are disjoint. Where it is less they overlap, and the bands are widened by what that hides; where it is
+        measure: from the draws, indices of candidates [DRAWS, n], to the values of an evaluation of each.
+        candidates: number of real images that generated ones are not compared with. Where it is at least 20 n the draws
+            are disjoint. Where it is less they overlap, and the bands are widened by what that hides; where it is
             hardly more than n, each draw holds images more than once.
         n: images per draw.
         seed: of the draws.
         together: the values whose bands hold together, see `simultaneous_bands`.
         similarities: the values that are 1 at best, see there.
-        progress: wraps what takes long.
     """
     generator = torch.Generator().manual_seed(seed)
-    shuffled = candidates[torch.randperm(len(candidates), generator=generator)]
-    disjoint, all_but_the_same = len(candidates) >= DRAWS * n, len(candidates) < 1.1 * n
+    shuffled = torch.randperm(candidates, generator=generator)
+    disjoint, all_but_the_same = candidates >= DRAWS * n, candidates < 1.1 * n
+    if disjoint:
+        draws = shuffled[: DRAWS * n].view(DRAWS, n)
+    elif all_but_the_same:
+        draws = torch.stack([torch.randint(candidates, (n,), generator=generator) for _ in range(DRAWS)])
+    else:
+        draws = torch.stack([torch.randperm(candidates, generator=generator)[:n] for _ in range(DRAWS)])
     values: dict[str, list[float]] = {}
-    for index in progress(range(DRAWS), "baseline"):
-        if disjoint:
-            chosen = shuffled[index * n : (index + 1) * n]
-        elif all_but_the_same:
-            chosen = candidates[torch.randint(len(candidates), (n,), generator=generator)]
-        else:
-            chosen = candidates[torch.randperm(len(candidates), generator=generator)[:n]]
-        for name, value in measure(read(chosen.tolist())).items():
+    for found in measure(draws):
+        for name, value in found.items():
             values.setdefault(name, []).append(value)
-    independent = disjoint or all_but_the_same
     # draws without replacement from a small set vary less than those from the whole population
-    widen = 1.0 if independent else (1 - n / len(candidates)) ** -0.5
+    widen = 1.0 if disjoint or all_but_the_same else (1 - n / candidates) ** -0.5
     return simultaneous_bands(values, together, similarities, widen)
 
 

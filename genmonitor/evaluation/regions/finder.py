@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.regions.baseline import measure_baseline
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
-from genmonitor.evaluation.regions.metrics import Compared, RealRegions
+from genmonitor.evaluation.regions.metrics import Compared, RealRegions, RegionMeasures
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.discrepancy import group_names, view_kernels, views_state
@@ -185,16 +185,32 @@ class RegionFinder:
         real = self.to_sites(split.comparison.read().to(device))
         compared, names = RealRegions(self.compared(found), real), ("image", "product", *regions, "mmd")
 
-        def measure(draw: Tensor) -> dict[str, float]:
-            found = compared.measure(self.to_sites(draw.to(device)), testable=False)
-            errors = {ERROR + name: error for name, error in found.error.items()}
-            return {name: found.values[name] for name in names} | errors
+        similarities, drawn, n = [*regions, "image", "product"], split.baseline, of.n_samples
 
-        similarities, drawn = [*regions, "image", "product"], split.baseline
-        if len(drawn) < DRAWS * of.n_samples and 4 * len(drawn) * math.prod(drawn.shape) <= MAX_HELD:
-            drawn.read()  # once, as the draws overlap
-        candidates = torch.arange(len(drawn))
-        return measure_baseline(measure, drawn.read, candidates, of.n_samples, of.seed, regions, similarities, progress)
+        def measure(draws: Tensor) -> Iterator[dict[str, float]]:
+            measures: Iterable[RegionMeasures]
+            if one_pass(drawn, n, len(real)):
+                measures = compared.of_draws(self.to_sites(drawn.read().to(device)), draws)
+            else:
+                maps = (self.to_sites(drawn.read(draw).to(device)) for draw in draws.tolist())
+                measures = (compared.measure(some, testable=False) for some in maps)
+            for _, found in zip(progress(draws, "baseline"), measures, strict=True):
+                errors = {ERROR + name: error for name, error in found.error.items()}
+                yield {name: found.values[name] for name in names} | errors
+
+        return measure_baseline(measure, len(drawn), n, of.seed, regions, similarities)
+
+
+def one_pass(drawn: ImageSet, n: int, compared: int) -> bool:
+    """Return True if pairs of all images are fewer than those of the draws, one by one, and memory holds the images.
+
+    Example:
+        >>> some = {count: ImageSet(torch.zeros(count, 1, 4, 4)) for count in (300, 900)}
+        >>> [one_pass(images, n=100, compared=100) for images in some.values()]
+        [True, False]
+    """
+    every = len(drawn) + compared
+    return every**2 <= DRAWS * n * (n + 2 * compared) and 4 * every * math.prod(drawn.shape) <= MAX_HELD
 
 
 def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> PixelPartition:

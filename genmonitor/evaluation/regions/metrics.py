@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,7 +14,14 @@ from torch import Tensor
 from genmonitor._validation import check_samples
 from genmonitor.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
-from genmonitor.functional.discrepancy import PairSums, View, group_names, split_statistics, views_of_state
+from genmonitor.functional.discrepancy import (
+    GroupKernels,
+    PairSums,
+    View,
+    group_names,
+    split_statistics,
+    views_of_state,
+)
 from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_within
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.mmd_influence import MMDInfluence, influence_of
@@ -122,6 +129,34 @@ class RealRegions:
         """Compare generated images [N, C, H, W] with the real ones, in one pass over the distances of each view."""
         with torch.no_grad():
             return self._measured(fake.to(self.real), testable)
+
+    def of_draws(self, pool: Tensor, draws: Tensor) -> Iterator[RegionMeasures]:
+        """Compare draws of real images with the real ones, each as `measure` does without a test, in one pass over all.
+
+        Args:
+            pool: real images [P, C, H, W].
+            draws: indices of some of them [D, n].
+        """
+        of, every = self.fixed, torch.cat([pool.to(self.real), self.real])
+        (count, n), m = draws.shape, len(self.real)
+        real = torch.arange(len(pool), len(every))
+        fake_block, real_block = of.block_size or n, of.block_size or m
+        kernel = GroupKernels.single(of.kernel, every, of.partition, mixture=True)
+        squared = torch.zeros(len(kernel.names), count, dtype=torch.float64, device=every.device)
+        with torch.no_grad():
+            for view, kernels in self.views.items():
+                sums = kernels.of_sets(every, [*draws, real])
+                within = sums.diagonal(dim1=1, dim2=2)
+                apart = within[:, :-1] / n**2 + within[:, -1:] / m**2 - 2 * sums[:, :-1, -1] / (n * m)
+                squared += self._counts[view][:, None] * apart.clamp_min(0)
+            sums = kernel.of_sets(every, [*draws.reshape(-1, fake_block), *real.view(-1, real_block)])
+        within, blocks = sums.diagonal(dim1=1, dim2=2), n // fake_block
+        within_real = 1 + within[:, count * blocks :] / real_block**2
+        for index, errors in enumerate(squared.sqrt().T.tolist()):
+            own = slice(index * blocks, (index + 1) * blocks)
+            across = 1 + sums[:, own, count * blocks :] / (fake_block * real_block)
+            means = KernelMeans(across, 1 + within[:, own] / fake_block**2, within_real, fake_block, real_block)
+            yield RegionMeasures(self._values(means), dict(zip(kernel.names, errors, strict=True)))
 
     def _measured(self, fake: Tensor, testable: bool) -> RegionMeasures:
         blocks = Blocks.of(fake, self.real, NUM_PERMUTATIONS if testable else 0, self.fixed.seed)

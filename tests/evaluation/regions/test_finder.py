@@ -80,6 +80,14 @@ def test_region_finder_measures_a_baseline_of_every_value(found):
     assert 0.8 < low < median < high <= 1
 
 
+def test_baseline_is_the_same_in_one_pass_and_draw_by_draw(found, monkeypatch):
+    monkeypatch.setattr("genmonitor.evaluation.regions.finder.one_pass", lambda *_: False)
+    one_by_one = find()
+    for name, band in one_by_one.baseline.items():
+        assert found.baseline[name] == pytest.approx(band, abs=1e-6)
+    assert found.chance == pytest.approx(one_by_one.chance, rel=1e-5)
+
+
 def test_views_come_from_real_images_that_are_not_compared(found):
     used = split()
     assert not set(used.baseline.indices) & set(used.comparison.indices)

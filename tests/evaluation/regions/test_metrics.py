@@ -5,8 +5,8 @@ from _helpers.evaluations import halves
 
 from genmonitor import CosineMeanSimilarity, GaussianKernel, LaplacianKernel, MaximumMeanDiscrepancy, PixelPartition
 from genmonitor.distributed import FailedElsewhereError, SingleProcess
-from genmonitor.evaluation.regions.metrics import Compared, RegionMetrics, distances
-from genmonitor.functional import mmd_influence
+from genmonitor.evaluation.regions.metrics import Compared, RealRegions, RegionMetrics, distances
+from genmonitor.functional import discrepancy, mmd_influence
 from genmonitor.functional.discrepancy import MULTIPLIERS, view_kernels, views_state
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.permutation import LEVEL
@@ -164,6 +164,21 @@ def test_too_few_images_are_not_tested():
     found = measured(testable=False)
     assert found.error == pytest.approx(measured().error, rel=1e-6)
     assert (found.p, found.distances, found.influence, found.fake, found.real) == ({}, {}, None, None, None)
+
+
+@pytest.mark.parametrize("draws", [[[3, 1, 4, 0, 5, 9], [2, 6, 8, 7, 10, 11]], [[3, 3, 3, 0, 0, 1], [5] * 6]])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("kernel", "block_size"), [(KERNEL, None), (KERNEL, 3), (GaussianKernel(30.0), None), (LaplacianKernel(0.3), 2)]
+)
+def test_draws_in_one_pass_give_what_each_gives_alone(kernel, block_size, dtype, draws, monkeypatch):
+    monkeypatch.setattr(discrepancy, "STRIP", 500)  # several strips
+    compared, pool = RealRegions(fixed(kernel, block_size), REAL.to(dtype)), halves(12, seed=4).to(dtype)
+    found = [*compared.of_draws(pool, torch.tensor(draws))]
+    alone = [compared.measure(pool[draw], testable=False) for draw in draws]
+    for one, other in zip(found, alone, strict=True):
+        assert one.values == pytest.approx(other.values, rel=1e-5, abs=1e-8)
+        assert one.error == pytest.approx(other.error, rel=1e-5, abs=1e-8)
 
 
 class FailsOnce(SingleProcess):
