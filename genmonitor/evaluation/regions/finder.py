@@ -22,9 +22,10 @@ from genmonitor.evaluation.regions.metrics import Compared, RealRegions, RegionM
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.discrepancy import group_names, view_kernels, views_state
-from genmonitor.images.image_set import MAX_HELD, ImageSet, fingerprint
+from genmonitor.images.image_set import ImageSet, fingerprint
 from genmonitor.images.split import DRAWS, RealSplit, split_reference
 from genmonitor.kernels import Kernel
+from genmonitor.linalg.chunking import MEMORY_BUDGET
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
@@ -210,7 +211,7 @@ def one_pass(drawn: ImageSet, n: int, compared: int) -> bool:
         [True, False]
     """
     every = len(drawn) + compared
-    return every**2 <= DRAWS * n * (n + 2 * compared) and 4 * every * math.prod(drawn.shape) <= MAX_HELD
+    return every**2 <= DRAWS * n * (n + 2 * compared) and 4 * every * math.prod(drawn.shape) <= MEMORY_BUDGET // 4
 
 
 def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> PixelPartition:
