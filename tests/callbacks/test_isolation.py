@@ -2,6 +2,7 @@
 """Whatever a sampler moves, on whatever occasion, the training goes on as it would have, and the user is told."""
 
 import copy
+import itertools
 import random
 import warnings
 from contextlib import nullcontext
@@ -163,8 +164,9 @@ def test_all_that_a_sampler_moves_comes_back(tmp_path, occasion):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("occasion", OCCASIONS)
-@pytest.mark.parametrize("name", [*MOVES, *SILENT])
+@pytest.mark.parametrize(  # each on one occasion, of which all have all of them together above
+    ("name", "occasion"), [*zip([*MOVES, *SILENT], itertools.cycle(OCCASIONS), strict=False)]
+)
 def test_each_thing_that_a_sampler_moves_comes_back(tmp_path, name, occasion):
     told = check(tmp_path, [(MOVES | SILENT)[name]], occasion)
     assert bool(told) == (name in MOVES)

@@ -15,6 +15,7 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS
 from _helpers.pretrained import save_dinov2
 from _helpers.replayed import Digits
+from _helpers.slow import nightly_but
 from _helpers.swept import new, train
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.slow]
@@ -146,9 +147,10 @@ COMMANDS = {
     "disagreement": "disagreement images/a images/b --prompts images/prompts.txt --batch-size 10",
     "w1kp": "w1kp images/a --prompts images/prompts.txt --batch-size 10 --save-calibration calibration.pt",
 }
+FEW = ["diversity few.npy --sigma 1", "disagreement few.npy few.npy"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", nightly_but(COMMANDS, "compare", "disagreement"))
 def test_two_processes_find_what_one_does(here, alone, name):
     words = COMMANDS[name].split()
     agree(result(*BOTH, *COMMAND, *words, SHARED), alone(*words))
@@ -156,7 +158,7 @@ def test_two_processes_find_what_one_does(here, alone, name):
     assert sorted(path.name for path in versions) == ["version_0", "version_1"]  # one process alone writes
 
 
-@pytest.mark.parametrize("words", ["diversity few.npy --sigma 1", "disagreement few.npy few.npy"])
+@pytest.mark.parametrize("words", nightly_but(FEW, FEW[0]))
 def test_more_processes_than_outputs(alone, words):
     words = [*words.split(), "--prompts", "few.txt"]
     found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words, SHARED), alone(*words)
@@ -164,6 +166,7 @@ def test_more_processes_than_outputs(alone, words):
     assert found["finding"] == expected["finding"]
 
 
+@pytest.mark.nightly
 def test_more_processes_than_images(alone):
     words = [*COMMANDS["compare"].split(), "--n-samples", "3"]
     agree(result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words, SHARED), alone(*words))
@@ -194,6 +197,7 @@ def test_processes_of_slurm_find_each_other(here, alone):
         agree(json.loads(first), alone(*words[:-1], "alone" if words is sweep else words[-1]))
 
 
+@pytest.mark.nightly  # of Slurm's processes one is swept too
 def test_sweep_by_two_processes_gives_what_one_does(here, alone):
     train(here / "run", new(), Digits(), max_epochs=3)
     words = ["sweep", "run", "--setup", "build.py:build", "--out"]
@@ -221,6 +225,7 @@ def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here, alone):
     assert len(expected["cms"]) == 2
 
 
+@pytest.mark.nightly
 def test_killed_process_of_a_comparison_leaves_no_files(here):
     status, out, _ = run(*BOTH, "dies.py", *COMMANDS["compare"].split(), SHARED)
     assert (status, out) == (1, "")
@@ -257,6 +262,7 @@ def test_error_of_one_process_ends_all_with_its_message(here):
     assert not (here / "runs").exists()
 
 
+@pytest.mark.nightly
 def test_failed_gate_is_printed_whole(here):
     status, out, told = run(*BOTH, *COMMAND, *COMMANDS["compare"].split(), "--fail-if", "p < 0.01", SHARED)
     assert status == 1

@@ -56,9 +56,19 @@ def test_a_gpu_gets_few_strips_and_a_processor_those_that_its_cache_holds(block,
     assert len(strips["cuda"]) <= 5 < len(strips["cpu"])
 
 
-@pytest.mark.parametrize("budget", [chunking.MEMORY_BUDGET, 20_000, 1])
-@pytest.mark.parametrize("sizes", [(None, None), (1, 1), (3, 4), (17, 5)])
-@pytest.mark.parametrize("view", ["structure", "texture"])
+@pytest.mark.parametrize(
+    ("view", "sizes", "budget"),
+    [
+        ("structure", (None, None), chunking.MEMORY_BUDGET),
+        ("structure", (1, 1), 20_000),
+        ("structure", (3, 4), 1),
+        ("structure", (17, 5), 20_000),
+        ("texture", (None, None), 1),
+        ("texture", (1, 1), chunking.MEMORY_BUDGET),
+        ("texture", (3, 4), 20_000),
+        ("texture", (17, 5), 1),
+    ],
+)
 def test_sums_are_those_of_loops(view, sizes, budget, monkeypatch):
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
     monkeypatch.setattr(discrepancy, "STRIP", 2000)

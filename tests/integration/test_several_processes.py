@@ -12,6 +12,7 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS
 from _helpers.one_process_fails import EPOCHS, PARTS
 from _helpers.several_processes import outcomes
+from _helpers.slow import nightly_but
 
 pytestmark = [
     *LIGHTNING_SAYS,
@@ -51,7 +52,7 @@ def agree(found, expected, error=1e-6):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", nightly_but([2, 3], 3))
 def test_several_processes_find_what_one_does(tmp_path, expected, processes, record_property):
     said, ranks = run(tmp_path, processes)
     for found in ranks:

@@ -42,7 +42,13 @@ def agree(found, expected, error=1e-6):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("processes", "by"), [(2, "fully_shard"), (3, "fully_shard"), (2, "tensor parallel"), (4, "both")]
+    ("processes", "by"),
+    [
+        (3, "fully_shard"),
+        (4, "both"),
+        pytest.param(2, "fully_shard", marks=pytest.mark.nightly),
+        pytest.param(2, "tensor parallel", marks=pytest.mark.nightly),
+    ],
 )
 def test_every_monitor_measures_what_one_process_does(tmp_path, expected, processes, by, record_property):
     _, ranks = run(tmp_path, processes, "values", by)

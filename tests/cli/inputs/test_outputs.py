@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.pretrained import save_dinov2
+from _helpers.slow import nightly_but
 from PIL import Image
 
 from genmonitor._io import no_progress
@@ -479,7 +480,7 @@ def blocks(count, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["folder", "images.tar", "images.npy"])
+@pytest.mark.parametrize("kind", nightly_but(["folder", "images.tar", "images.npy"], "images.tar", "images.npy"))
 def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, kind):
     place = tmp_path / kind
     if kind == "images.npy":

@@ -193,6 +193,7 @@ def rare_mode(n, generator):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("draw", [normal, rare_mode])
 @pytest.mark.parametrize("samples", [8, 20, 100])
 def test_spread_raises_no_false_alarm_in_1000_evaluations(draw, samples):
@@ -203,6 +204,7 @@ def test_spread_raises_no_false_alarm_in_1000_evaluations(draw, samples):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_distance_raises_no_false_alarm_in_3000_evaluations(shift):
     generator, groups = torch.Generator().manual_seed(0), PromptGroups(Prompts(range(5)), 60)
