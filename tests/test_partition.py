@@ -95,47 +95,6 @@ def test_sites_all_alike_are_still_partitioned():
     assert sum(partition.sizes()) == 9
 
 
-@pytest.mark.parametrize(
-    ("matrix", "shape", "n_clusters", "message"),
-    [
-        (torch.eye(4), (2, 3), None, r"`matrix` of shape \[6, 6\] for `shape`=\(2, 3\), but got \[4, 4\]"),
-        (torch.full((4, 4), float("nan")), (2, 2), None, "`matrix` to be finite, but 16 of its 16 values"),
-        (torch.eye(4), (2, 2), 5, "`n_clusters` of at most 4, the number of sites that vary, but got 5"),
-        (torch.diag(torch.tensor([1.0, 0, 1, 1])), (2, 2), 4, "`n_clusters` of at most 3"),
-        (torch.eye(4), (2, 2), 0, "`n_clusters` to be a whole number >= 1, but got 0"),
-        (torch.zeros(4, 4), (2, 2), None, "every site is constant. Give images that differ"),
-    ],
-)
-def test_from_cka_refuses(matrix, shape, n_clusters, message):
-    with pytest.raises(ValueError, match=message):
-        PixelPartition.from_cka(matrix, shape, n_clusters)
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (torch.tensor([[1, 3]]), r"use each of 1..C, and 0 for constant sites, but got the values \[1, 3\]"),
-        (torch.tensor([[-1, 1]]), r"got the values \[-1, 1\].*from_mask numbers any mask"),
-        (torch.tensor([1, 2]), r"`labels` as integers of shape \[h, w\], but got torch.int64 \[2\]"),
-        (torch.ones(2, 2), "got torch.float32"),
-        (torch.zeros(0, 2, dtype=torch.long), r"got torch.int64 \[0, 2\]"),
-    ],
-)
-def test_bad_labels_are_refused(labels, message):
-    with pytest.raises(ValueError, match=message):
-        PixelPartition(labels)
-
-
-def test_labels_must_be_a_tensor():
-    with pytest.raises(TypeError, match=r"`labels` to be a torch\.Tensor, but got list"):
-        PixelPartition([[1, 2]])
-
-
-def test_patch_size_must_be_positive():
-    with pytest.raises(ValueError, match="`patch_size` to be a whole number >= 1, but got 0"):
-        PixelPartition(torch.ones(2, 2, dtype=torch.long), patch_size=0)
-
-
 def test_the_partition_does_not_follow_its_argument():
     labels = torch.ones(2, 2, dtype=torch.uint8)
     partition = PixelPartition(labels)
@@ -178,12 +137,6 @@ def test_grid_cuts_as_evenly_as_it_can():
     for c in range(1, 7):
         rows, columns = (partition.labels == c).nonzero().unbind(1)
         assert (rows.max() - rows.min() + 1) * (columns.max() - columns.min() + 1) == len(rows)
-
-
-@pytest.mark.parametrize(("rows", "columns", "name"), [(3, 1, "rows"), (1, 3, "columns")])
-def test_grid_refuses_more_rectangles_than_sites(rows, columns, name):
-    with pytest.raises(ValueError, match=rf"`{name}` of at most 2 for `shape`=\(2, 2\), but got 3"):
-        PixelPartition.grid((2, 2), rows, columns)
 
 
 def test_columns_address_a_flattened_image():

@@ -13,8 +13,11 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
 
-from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.callbacks.base import sampled_model
+from genmonitor.callbacks import GenerativeMonitor, PixelClusterMonitor
+from genmonitor.callbacks.base import sampled_model, split_options
+from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.results import Evaluation, FitReport
+from genmonitor.images.sampler import Sampler
 
 # What Lightning and torch say of tiny runs, as marks of a test module; none of it is about the monitors.
 LIGHTNING_SAYS = [
@@ -179,6 +182,27 @@ def plain(**settings):
     if "partition" in settings:
         del defaults["n_clusters"]
     return Plain(**(defaults | settings))
+
+
+class Means(Evaluator):
+    """What takes no time: the mean of the samples and of their squares."""
+
+    def fit(self, real, probe, comm, progress=None):
+        return FitReport()
+
+    def update(self, samples):
+        self.images = samples.images
+
+    def compute(self, comm):
+        return Evaluation({"image": float(self.images.mean()), "product": float(self.images.square().mean())})
+
+
+class Light(GenerativeMonitor):
+    """A monitor that costs next to nothing, for tests of when and how any monitor evaluates."""
+
+    def __init__(self, n_samples=60, seed=0, prompts=None, prefix="cms", **options):
+        sampling, schedule, rest = split_options(type(self), {"on_error": "raise"} | options)
+        super().__init__(Means(n_samples, prefix), Sampler(n_samples, prompts, seed=seed, **sampling), schedule, **rest)
 
 
 def trainer(folder, *callbacks, **settings):

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 from _helpers.logged import Remember
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, measured, plain, trainer
+from _helpers.modules import LIGHTNING_SAYS, Light, Linear, digits, epochs, fit, loader, measured, plain, trainer
 from _helpers.runs import manifests
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
@@ -22,7 +22,7 @@ from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.results import Evaluation, FitReport
 from genmonitor.images.sampler import Sampler
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:(Plain|Light). there is no validation data")]
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
 REAL = digits(0, 300)
 
@@ -122,7 +122,7 @@ def test_what_on_alert_notes_on_the_module_stays(tmp_path):
 @VALIDATED
 @pytest.mark.parametrize(("accumulate", "steps"), [(1, [2, 5]), (2, [1, 3]), (3, [0, 1])])
 def test_logger_gets_one_dictionary_at_the_trainers_step(tmp_path, validated, accumulate, steps):
-    monitor, logger = plain(log="all"), Remember()
+    monitor, logger = Light(log="all"), Remember()
     settings = {"logger": logger, "log_every_n_steps": 1, "accumulate_grad_batches": accumulate}
     fit(tmp_path, monitor, val=validation(validated), **settings)
     assert [step for step, _ in logger.logged] == steps == [record["step"] for record in monitor.history]
@@ -141,7 +141,7 @@ def test_model_checkpoint_keeps_the_epoch_of_the_best_image(tmp_path, validated)
 
 
 @VALIDATED
-@pytest.mark.filterwarnings("ignore:Plain. cluster_. .* got worse")
+@pytest.mark.filterwarnings("ignore:(Plain|Light). cluster_. .* got worse")
 def test_early_stopping_ends_a_run_whose_product_stands_still(tmp_path, validated):
     monitor, stop = plain(), EarlyStopping("cms/product", mode="max", patience=2)
     module = Scripted([0.9, 0.7, 0.5, 0.6, 0.6, 0.6])
@@ -161,7 +161,7 @@ def test_generator_that_stands_still_gives_a_curve_that_does(tmp_path):
 
 
 def test_seconds_of_an_evaluation_are_logged(tmp_path):
-    monitor = plain()
+    monitor = Light()
     fit(tmp_path, monitor, val=validation())
     assert all(0 < record[f"{part}_seconds"] < 60 for record in monitor.history for part in ("sampling", "metric"))
 
@@ -174,8 +174,8 @@ class Stops(Callback):
 
 
 def test_last_weights_without_an_evaluation_are_warned_of(tmp_path):
-    with pytest.warns(UserWarning, match="Plain: the last weights of this training were not evaluated"):
-        fit(tmp_path, plain(every_n_epochs=3), Stops(), max_epochs=4)
+    with pytest.warns(UserWarning, match="Light: the last weights of this training were not evaluated"):
+        fit(tmp_path, Light(every_n_epochs=3), Stops(), max_epochs=4)
 
 
 def test_trainer_of_pytorch_lightning_gives_the_same(tmp_path):
@@ -284,7 +284,7 @@ def test_fast_dev_run_writes_nothing(tmp_path):
 
 
 def test_training_after_a_fast_dev_run_begins_anew(tmp_path):
-    monitor = plain()
+    monitor = Light()
     fit(tmp_path, monitor, val=validation(), fast_dev_run=True)
     fit(tmp_path, monitor, val=validation(), max_epochs=1)
     assert epochs(monitor) == [0]
@@ -319,7 +319,7 @@ def tune(way, runner, module):
 @pytest.mark.filterwarnings("ignore:The `lr_find` is done:UserWarning", "ignore:.*:UserWarning:lightning.pytorch.tuner")
 @pytest.mark.parametrize("way", ["lr_find", "scale_batch_size"])
 def test_tuner_leaves_no_trace_in_a_monitor(tmp_path, way):
-    tuned, untuned = plain(), plain()
+    tuned, untuned = Light(), Light()
     for monitor, folder in ((tuned, tmp_path / "tuned"), (untuned, tmp_path / "untuned")):
         torch.manual_seed(0)
         module = Tunable()
@@ -334,7 +334,7 @@ def test_tuner_leaves_no_trace_in_a_monitor(tmp_path, way):
     assert files(tmp_path / "tuned") == files(tmp_path / "untuned")
 
 
-@pytest.mark.filterwarnings("ignore:Plain. samples depend on the batch")
+@pytest.mark.filterwarnings("ignore:Light. samples depend on the batch")
 def test_generator_of_a_nested_module_is_restored_after_a_fit(tmp_path):
     class Noise(torch.nn.Module):
         def __init__(self):
@@ -353,7 +353,7 @@ def test_generator_of_a_nested_module_is_restored_after_a_fit(tmp_path):
             return torch.tanh(self.net(self.parts[0][0](n))).view(n, 1, 8, 8)
 
     states = []
-    for monitors in ([], [plain()]):
+    for monitors in ([], [Light()]):
         _, module = fit(tmp_path, *monitors, module=Nested(), val=validation())
         states.append(module.parts[0][0].generator.get_state())
     assert torch.equal(*states)

@@ -6,14 +6,14 @@ import warnings
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
 from _helpers.prompted import Prompted
 from _helpers.prompted import plain as prompted
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch.utils.data import IterableDataset
 
-from genmonitor import CosineKernel, PixelPartition
+from genmonitor import PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
@@ -43,40 +43,6 @@ class NoSampler(Counting):
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(IMAGES)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"n_samples": 1}, "`n_samples` to be a whole number >= 2, but got 1"),
-        ({"n_samples": 60.0}, "`n_samples` to be a whole number >= 2, but got 60.0"),
-        ({"n_clusters": 0}, "`n_clusters` to be a whole number >= 1, but got 0"),
-        ({"n_cluster_images": 1}, "`n_cluster_images` to be a whole number >= 2, but got 1"),
-        ({"patch_size": 0}, "`patch_size`"),
-        ({"block_size": 1}, "`block_size` to be a whole number >= 2, but got 1"),
-        ({"block_size": 25}, r"multiple of `block_size`=25, but got 60. Use 50 samples or another block size"),
-        (
-            {"partition": PixelPartition.grid((8, 8), 1, 2), "n_clusters": 2},
-            "`n_clusters` or `partition`, but got both",
-        ),
-        ({"partition": torch.ones(8, 8)}, "`partition` to be a PixelPartition, but got Tensor"),
-        ({"kernel": CosineKernel()}, "but got CosineKernel"),
-        ({"on_error": "ignore"}, "`on_error` to be one of 'warn', 'raise', but got 'ignore'"),
-        ({"weights": "ema"}, "`weights` to be one of 'auto', 'raw', 'averaged', but got 'ema'"),
-        ({"every_n_epochs": 0}, "`every_n_epochs` to be a whole number >= 1, but got 0"),
-        ({"every_n_train_steps": 0}, "`every_n_train_steps` to be a whole number >= 1, but got 0"),
-        ({"sample_batch_size": 0}, "`sample_batch_size` to be a whole number >= 1, but got 0"),
-        ({"seed": -1}, "`seed` to be a whole number >= 0, but got -1"),
-    ],
-)
-def test_argument_out_of_its_range_is_refused_at_once(settings, said):
-    with pytest.raises(ValueError, match=said):
-        Plain(**({"n_samples": 60} | settings))
-
-
-def test_sample_fn_that_cannot_be_called_is_refused_at_once():
-    with pytest.raises(TypeError, match=r"`sample_fn` to be a callable of .*, but got tensor"):
-        Plain(sample_fn=torch.zeros(3))
 
 
 class Bare(Linear):

@@ -3,16 +3,15 @@
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, drawn, fit, loader
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit
 from _helpers.prompted import Changed, Prompted, disagreeing, evaluations, labelled, watch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from genmonitor import CosineKernel, GaussianKernel
-from genmonitor.callbacks import DisagreementMonitor
-from genmonitor.functional import prompt_split
+from genmonitor import GaussianKernel
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
+
 
 MODES = [f"{sign}_{rank}" for sign in ("top", "bottom") for rank in range(1, 6)]
 
@@ -51,16 +50,6 @@ def test_prompt_whose_outputs_changed_comes_first(tmp_path, reference):
         assert set(dict(found.changed).values()) == {0.0}
 
 
-def test_previous_names_a_prompt_when_it_changes(tmp_path):
-    monitor = disagreeing(reference="previous", real_images=digits(0, 200))
-    kept = evaluations(monitor)
-    fit(tmp_path, monitor, module=Changed(prompt=3, epoch=2), max_epochs=3)
-    found = kept[-1].found
-    assert found.changed[0] == (3, pytest.approx(1, abs=0.01))
-    assert [prompt for prompt, share in found.changed if share > 0.01] == [3]
-    assert found.similar.prompts[0][0] != 3
-
-
 def test_against_data_the_prompt_that_goes_wrong_comes_first(tmp_path):
     class Perfect(Still):
         """Draws held-out images of the class, but for one class from an epoch on."""
@@ -87,39 +76,6 @@ def test_against_data_the_prompt_that_goes_wrong_comes_first(tmp_path):
 # the values
 
 
-def test_values_are_those_of_prompt_split(tmp_path):
-    monitor = disagreeing([2, 0, 1], n_samples=30, real_images=labelled(0, 300).dataset)
-    kept = evaluations(monitor)
-    runner, module = fit(tmp_path, monitor, module=Prompted(), max_epochs=1)
-    record = monitor.history[0]
-    outputs, real = drawn(monitor, runner, module).flatten(1), kept[0].reference.features
-    codes = torch.eye(3)[10 * [2, 0, 1]]
-    kernels = {"output_kernel": GaussianKernel().resolved(real), "prompt_kernel": GaussianKernel.from_sigma(0.25)}
-    modes = prompt_split(outputs, codes, real, codes, num_modes=60, **kernels)
-    values = modes.eigenvalues.tolist()
-    expected = dict(zip(MODES, [*values[:5], *values[:-6:-1]], strict=True)) | {"total": float(modes.total)}
-    assert {name: record[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-7)
-    of_prompts = {"distance_1", "distance_2", "distance_3"}
-    of_run = {"sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
-    assert set(record) == {*MODES, "total", "p", "baseline_total"} | of_prompts | of_run
-    assert sum(share for _, share in kept[0].found.changed) == pytest.approx(1)
-
-
-def test_modes_of_the_weaker_sign_are_found_too(tmp_path):
-    """The model gives one image; the real ones are all different: one positive mode stands against many negative."""
-    settings = {"real_images": digits(0, 60), "prompt_key": lambda batch: [0] * len(batch[0])}
-    monitor = disagreeing([0], n_samples=40, num_modes=8, **settings)
-
-    class Constant(Still):
-        def sample_prompts(self, labels):
-            return torch.linspace(-1, 1, 64).view(1, 1, 8, 8).expand(len(labels), -1, -1, -1)
-
-    record = watch(tmp_path, monitor, Constant())
-    assert record["top_1"] > 0.5
-    assert record["top_2"] == 0
-    assert all(record[f"bottom_{rank}"] < -1e-3 for rank in range(1, 9))
-
-
 def test_random_features_come_near_the_exact_values(tmp_path):
     settings = {"reference": "start", "kernel": GaussianKernel(0.02), "n_samples": 500}
     exact, random = disagreeing(**settings), disagreeing(num_features=240, **settings)
@@ -128,14 +84,6 @@ def test_random_features_come_near_the_exact_values(tmp_path):
     assert exact.history[1]["top_1"] > 0.02
     assert random.history[1]["top_1"] == pytest.approx(exact.history[1]["top_1"], rel=0.3)
     assert random.history[1]["top_1"] != exact.history[1]["top_1"]
-
-
-def test_cosine_kernels_keep_classes_apart(tmp_path):
-    monitor = disagreeing(reference="start", kernel=CosineKernel())
-    kept = evaluations(monitor)
-    fit(tmp_path, monitor, module=Changed(2, 1, lambda images: images.flip(3)), max_epochs=2)
-    assert monitor.prompt_kernel == CosineKernel()
-    assert kept[-1].found.changed[0] == (2, pytest.approx(1))
 
 
 # real images and their prompts
@@ -194,14 +142,6 @@ def test_captions_of_a_dictionary_are_the_prompts(tmp_path, key):
     assert {prompt for prompt, _ in kept[0].found.changed} == {"digit 4", "digit 1"}
 
 
-def test_fewer_real_images_are_told_and_kept_balanced(tmp_path):
-    monitor = disagreeing(range(5), real_images=labelled(0, 60).dataset)
-    kept = evaluations(monitor)
-    with pytest.warns(UserWarning, match="only 20 real images, equally many of each prompt, available"):
-        watch(tmp_path, monitor)
-    assert len(kept[0].reference.features) == 20
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -224,38 +164,7 @@ def test_real_images_that_do_not_do_are_refused(tmp_path, settings, message):
         watch(tmp_path, disagreeing(settings.pop("prompts", range(5)), **settings))
 
 
-def test_kernel_without_real_images_needs_its_gamma(tmp_path):
-    monitor = disagreeing(reference="start", on_error="warn")
-    with pytest.raises(ValueError, match="`kernel` with its gamma, since there are no real images"):
-        watch(tmp_path, monitor, val=loader(torch.rand(20, 3, 4, 4)))
-    given = disagreeing(reference="start", kernel=GaussianKernel(0.1))
-    assert watch(tmp_path, given, val=loader(torch.rand(20, 3, 4, 4)))["epoch"] == 0
-
-
 # wrong configuration
-
-
-@pytest.mark.parametrize(
-    ("prompts", "settings", "message"),
-    [
-        (range(9), {"reference": "teacher"}, "`reference` to be one of 'data', 'start', 'previous'"),
-        (range(9), {"n_samples": 100}, "multiple of the number of prompts, 9, but got 100.* Give 99 or 108"),
-        (range(9), {"n_samples": 8}, "`n_samples` to be at least the number of prompts"),
-        (range(9), {"num_modes": 0}, "`num_modes` to be a whole number >= 1"),
-        (range(9), {"kernel": "cosine"}, "`kernel` to be a kernel"),
-        (
-            range(9),
-            {"kernel": CosineKernel(), "prompt_kernel": GaussianKernel(), "num_features": 9},
-            "such as Gaussian ones, or two cosine kernels",
-        ),
-        (["a cat"], {}, "`prompt_encoder` for prompts that are strings"),
-        ("a cat", {}, "`prompts` as a list of strings or of integer"),
-    ],
-    ids=str,
-)
-def test_arguments_that_cannot_work_are_refused_at_once(prompts, settings, message):
-    with pytest.raises(ValueError, match=message):
-        DisagreementMonitor(prompts, **settings)
 
 
 def test_module_without_sample_prompts_is_refused(tmp_path):

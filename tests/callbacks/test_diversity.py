@@ -3,7 +3,6 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from _helpers.logged import read_tensorboard
@@ -14,7 +13,6 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure
 from torch import nn
 
-from genmonitor import GaussianKernel
 from genmonitor.callbacks import DiversityMonitor
 from genmonitor.functional import conditional_vendi_score, rke_score, scendi_score, vendi_score
 from genmonitor.plotting import diversity as diversity_figures
@@ -61,34 +59,6 @@ def test_generator_without_prompts_is_measured_by_its_samples_alone(tmp_path):
     assert not any("scendi" in name or "prompt" in name for name in values)
 
 
-def test_fidelity_is_that_of_the_prdc_package(tmp_path):
-    from prdc import compute_prdc
-
-    torch.manual_seed(1)
-    encoder, held_out = Kept(), Prompted().sample(80).detach()
-    monitor = plain(output_encoder=encoder)
-    watch(tmp_path, monitor, val=loader(held_out), max_epochs=2)
-    _, real, fake, same = (batch.flatten(1) for batch in encoder.batches)  # the first are a probe's
-    assert {tuple(row) for row in real.tolist()} < {tuple(row) for row in held_out.flatten(1).tolist()}
-    assert torch.equal(fake, same)
-    theirs = compute_prdc(real.numpy(), fake.numpy(), nearest_k=5)
-    assert min(theirs.values()) > 0.1
-    for record in monitor.history:
-        assert {name: record[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
-        assert record["real_vendi"] == pytest.approx(float(vendi_score(real)), rel=1e-5)
-        assert record["real_rke"] == pytest.approx(float(rke_score(real)), rel=1e-5)
-
-
-def test_each_image_is_encoded_once_per_evaluation(tmp_path):
-    encoder = Kept()
-    monitor = plain(output_encoder=encoder, sample_batch_size=25)
-    watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=3)
-    before = 16 + 60  # a probe, the real images
-    images = torch.cat(encoder.batches)
-    assert len(images) == before + 3 * 60
-    assert [len(batch) for batch in encoder.batches[-3:]] == [25, 25, 10]
-
-
 def test_samples_and_prompts_are_the_same_in_any_batch(tmp_path):
     seen = {}
 
@@ -122,11 +92,6 @@ def test_strings_reach_sample_fn_and_encoder_as_lists(tmp_path):
     labels = watch(tmp_path, plain([1, 2, 3]))
     assert seen[-1] == 20 * ["a", "bb", "ccc"]
     assert {name: strings[name] for name in SCORES} == pytest.approx({name: labels[name] for name in SCORES})
-
-
-def test_n_samples_is_a_thousand_or_one_per_prompt():
-    assert DiversityMonitor(range(10)).sampler.n_samples == 1000
-    assert DiversityMonitor(range(1500)).sampler.n_samples == 1500
 
 
 # encoders and training
@@ -185,23 +150,6 @@ def test_evaluation_whose_encoder_fails_is_skipped(tmp_path):
 # kernels
 
 
-def test_gaussian_takes_its_width_from_the_real_images(tmp_path):
-    settings = {"kernel": GaussianKernel(), "num_features": 20, "real_images": digits(0, 60)}
-    monitor = plain(**settings)
-    record = watch(tmp_path, monitor)
-    real = monitor.kernel.gamma
-    assert real == pytest.approx(GaussianKernel().resolved(digits(0, 60).flatten(1)).gamma)
-    assert monitor.evaluator.metric.kernel == monitor.kernel == GaussianKernel(real)
-    again = watch(tmp_path, plain(**settings | {"kernel": GaussianKernel(real)}))
-    assert {name: record[name] for name in SCORES} == {name: again[name] for name in SCORES}
-
-
-def test_prompt_kernel_takes_its_width_from_distinct_prompts(tmp_path):
-    monitor = plain([0, 0, 0, 0, 0, 0, 1, 2, 3], prompt_kernel=GaussianKernel(), num_features=8)
-    watch(tmp_path, monitor)
-    assert monitor.prompt_kernel.gamma == pytest.approx(0.5)  # one-hot rows are sqrt(2) apart
-
-
 def test_prompts_that_would_explain_anything_are_warned_of(tmp_path):
     with pytest.warns(UserWarning, match="rank 60 for 60 samples"):
         record = watch(tmp_path, plain(range(60)))
@@ -240,52 +188,12 @@ def test_real_images_that_were_given_must_do(tmp_path):
         watch(tmp_path, plain(real_images=255 * torch.rand(100, 1, 8, 8)))
 
 
-def test_fewer_real_images_than_samples_are_told(tmp_path):
-    with pytest.warns(UserWarning, match="only 20 real images available for comparison with 60 generated ones"):
-        watch(tmp_path, plain(), val=loader(digits(300, 320)))
-
-
 # wrong configuration
-
-
-@pytest.mark.parametrize(
-    ("prompts", "settings", "message"),
-    [
-        ("a cat", {}, "`prompts` as a list of strings or of integer"),
-        (["a cat"], {}, "`prompt_encoder` for prompts that are strings"),
-        (range(9), {"n_samples": 8}, "`n_samples` to be at least the number of prompts, 9, but got 8"),
-        (range(9), {"kernel": GaussianKernel()}, "`num_features` for GaussianKernel"),
-        (range(9), {"prompt_kernel": GaussianKernel(1.0)}, "`num_features` for CosineKernel"),
-        (range(9), {"kernel": "cosine"}, "`kernel` to be a kernel"),
-        (range(9), {"rcond": -1.0}, "rcond"),
-        (range(9), {"on_error": "ignore"}, "`on_error` to be one of"),
-    ],
-)
-def test_arguments_that_cannot_work_are_refused_at_once(prompts, settings, message):
-    with pytest.raises(ValueError, match=message):
-        DiversityMonitor(prompts, **settings)
-
-
-def test_encoder_that_cannot_be_called_is_refused():
-    with pytest.raises(TypeError, match="`output_encoder` to be a callable"):
-        DiversityMonitor(range(3), output_encoder="clip")
 
 
 def test_module_without_sample_prompts_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"Linear has no method `sample_prompts\(prompts\)`"):
         watch(tmp_path, plain(on_error="warn"), Linear())
-
-
-def test_gaussian_without_real_images_needs_its_gamma(tmp_path):
-    monitor = plain(kernel=GaussianKernel(), num_features=20, on_error="warn")
-    with pytest.raises(ValueError, match="`kernel` with its gamma, since there are no real images"):
-        watch(tmp_path, monitor, val=loader(digits(0, 5)))
-
-
-def test_more_features_than_can_be_decomposed_are_refused(tmp_path):
-    monitor = plain(output_encoder=lambda images: images.flatten(1).repeat(1, 49), on_error="warn")
-    with pytest.raises(ValueError, match="at most 3072 features of each output, but got 3136"):
-        watch(tmp_path, monitor)
 
 
 # what is shown
@@ -342,19 +250,3 @@ def test_figures_are_given_what_was_found(tmp_path, monkeypatch):
     assert images.shape == (5, 10, 1, 8, 8)
     assert texts == [[str(i % 5) for i in row] for row in kept[-1].ends.indices.tolist()]
     assert value_range == (-1, 1)
-
-
-def test_ends_of_a_mode_are_the_samples_of_extreme_score(tmp_path):
-    encoder = Kept()
-    monitor = plain(output_encoder=encoder)
-    kept = evaluations(monitor)
-    watch(tmp_path, monitor)
-    features = nn.functional.normalize(encoder.last(60).flatten(1)).double().numpy()
-    labels = np.arange(60) % 5
-    left = features - np.stack([features[labels == label].mean(0) for label in range(5)])[labels]
-    _, _, directions = np.linalg.svd(left, full_matrices=False)
-    order = np.argsort(-(left @ directions[0]))
-    found = kept[-1].ends.indices[0].tolist()
-    ends = [set(order[:5]), set(order[-5:])]
-    assert [set(found[:5]), set(found[5:])] in (ends, ends[::-1])
-    assert torch.equal(kept[-1].ends.images[0], encoder.last(60)[found])

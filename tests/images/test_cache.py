@@ -7,7 +7,7 @@ import weakref
 import pytest
 import torch
 from _helpers import prompted
-from _helpers.modules import LIGHTNING_SAYS, Kept, digits, ema_averaging, fit, loader, measured, plain
+from _helpers.modules import LIGHTNING_SAYS, Kept, Light, digits, ema_averaging, fit, loader, measured, plain
 from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import Callback
 from torchmetrics import Metric
@@ -15,7 +15,7 @@ from torchmetrics import Metric
 from genmonitor.images import cache
 from genmonitor.images.sampler import Sampler
 
-BASELINE = "ignore:Plain.{1,4}(there is no validation data|only|the baseline)"
+BASELINE = "ignore:(Plain|Light).{1,4}(there is no validation data|only|the baseline)"
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings(BASELINE)]
 
 
@@ -42,7 +42,7 @@ class Counting(Prompted):
 
 def several(*settings):
     """Return monitors that differ in their settings, with prefixes of their own."""
-    return [plain(prefix=f"cms_{number}", **setting) for number, setting in enumerate(settings)]
+    return [Light(prefix=f"cms_{number}", **setting) for number, setting in enumerate(settings)]
 
 
 def run(folder, *callbacks, epochs=1, **settings):
@@ -85,7 +85,7 @@ def test_three_monitors_draw_one_set_and_find_what_each_does(tmp_path):
 def test_monitor_of_more_samples_draws_the_missing_ones_alone(tmp_path):
     few, many = several({"n_samples": 40}, {"n_samples": 70})
     assert run(tmp_path, few, many) == 70
-    expected = alone(tmp_path / "alone", plain(n_samples=70))
+    expected = alone(tmp_path / "alone", Light(n_samples=70))
     assert measured(many)[-1]["image"] == pytest.approx(expected[-1]["image"])
 
 
@@ -97,7 +97,7 @@ def own_way(module, n):
 def test_other_samples_are_drawn_apart(tmp_path, other):
     first, second = several({}, other)
     assert run(tmp_path, first, second) == 2 * 60
-    assert measured(second) == alone(tmp_path / "alone", plain(**other))
+    assert measured(second) == alone(tmp_path / "alone", Light(**other))
 
 
 def test_prompts_make_other_samples(tmp_path):
@@ -135,7 +135,7 @@ def test_raw_and_averaged_weights_have_samples_of_their_own(tmp_path):
     assert histories[0] == histories[2] != histories[1] == histories[3]
 
 
-@pytest.mark.filterwarnings("ignore:Plain. EMAWeightAveraging has averaged no weights yet")  # for `first`, at batch 1
+@pytest.mark.filterwarnings("ignore:Light. EMAWeightAveraging has averaged no weights yet")  # for `first`, at batch 1
 def test_average_that_moves_between_monitors_is_sampled_twice(tmp_path):
     first, last = several({"every_n_train_steps": 2}, {"every_n_train_steps": 2})
     assert run(tmp_path, first, ema_averaging(decay=0.5), last) == 2 * 2 * 60
@@ -152,7 +152,7 @@ def test_metric_that_draws_numbers_gives_the_same_with_sharing(tmp_path):
         def compute(self):
             return torch.rand(())
 
-    monitors = several({"extra_metrics": {"luck": Lucky()}}, {"extra_metrics": {"luck": Lucky()}})
+    monitors = [plain(prefix=prefix, extra_metrics={"luck": Lucky()}) for prefix in ("one", "other")]
     run(tmp_path, *monitors)
     assert len({record["luck"] for monitor in monitors for record in measured(monitor)}) == 1
     assert measured(monitors[1]) == alone(tmp_path / "alone", plain(extra_metrics={"luck": Lucky()}))

@@ -9,7 +9,7 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.evaluation.regions.finder import RegionFinder
 
 pytestmark = [
@@ -121,13 +121,8 @@ def test_state_is_tensors_and_plain_python(tmp_path):
 
 
 OTHER = [
-    ("n_samples", 50),
     ("n_clusters", 5),
-    ("n_cluster_images", 100),
-    ("block_size", 20),
     ("seed", 4),
-    ("patch_size", 2),
-    ("kernel", LaplacianKernel()),
     ("kernel", GaussianKernel(0.5)),
     ("partition", PixelPartition.grid((8, 8), 2, 2)),
 ]

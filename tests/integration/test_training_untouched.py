@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Deep, digits, plain
+from _helpers.modules import LIGHTNING_SAYS, Deep, Light, digits, plain
 from _helpers.presenters import present_with
 from _helpers.traces import MODULES, run, same, without_monitor
 from lightning.pytorch.callbacks import Callback
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|samples depend on the batch)"),
+    pytest.mark.filterwarnings("ignore:(Plain|Light). (there is no validation data|samples depend on the batch)"),
 ]
 
 
@@ -42,7 +42,7 @@ def test_monitor_leaves_no_trace(expect_no_trace, kind, validate):
 
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_evaluations_between_steps_leave_no_trace(expect_no_trace, accumulate):
-    monitor = plain(every_n_train_steps=2, sample_fn=rude)
+    monitor = Light(every_n_train_steps=2, sample_fn=rude)
     expect_no_trace("one optimizer", False, monitor, accumulate)
     assert len(monitor.history) == 7
 
@@ -62,10 +62,9 @@ def rude(module, n):
     return images.detach()
 
 
-@KINDS
-@VALIDATE
+@pytest.mark.parametrize(("kind", "validate"), [("one optimizer", True), ("a GAN of two", False)])
 def test_sampler_without_manners_leaves_no_trace(expect_no_trace, kind, validate):
-    monitor = plain(sample_fn=rude)
+    monitor = Light(sample_fn=rude)
     expect_no_trace(kind, validate, monitor)
     assert len(monitor.history) == 2
 
@@ -78,18 +77,23 @@ def fails(module, n):
     return images
 
 
-@KINDS
-@VALIDATE
+@pytest.mark.parametrize(("kind", "validate"), [("one optimizer", False), ("a GAN of two", True)])
 def test_sampler_that_raises_leaves_no_trace(expect_no_trace, kind, validate):
-    monitor = plain(sample_fn=fails, on_error="warn")
+    monitor = Light(sample_fn=fails, on_error="warn")
     with pytest.warns(UserWarning, match="no samples today"):
         expect_no_trace(kind, validate, monitor)
     assert monitor.history == []
 
 
-@KINDS
-@VALIDATE
-@pytest.mark.parametrize("part", ["update", "compute"])
+@pytest.mark.parametrize(
+    ("kind", "validate", "part"),
+    [
+        ("one optimizer", True, "update"),
+        ("one optimizer", False, "compute"),
+        ("a GAN of two", True, "compute"),
+        ("a GAN of two", False, "update"),
+    ],
+)
 def test_evaluator_that_raises_leaves_no_trace(expect_no_trace, kind, validate, part, monkeypatch):
     monitor = plain(sample_fn=rude, on_error="warn")
 
@@ -125,7 +129,7 @@ def test_counting_the_images_seen_leaves_no_trace(expect_no_trace, what):
 
     key = 3 if what == "key" else draws
     data = [(*[0] * 3, image) for image in digits(0, 200)] if what == "key" else digits(0, 200)
-    monitor = plain(image_key=key, real_images=data)
+    monitor = Light(image_key=key, real_images=data)
     expect_no_trace("one optimizer", False, monitor)
     assert len(monitor.history) == 2
 

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Deep, Kept, digits, ema_averaging, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Deep, Kept, Light, digits, ema_averaging, fit, loader
 from _helpers.runs import manifests
-from _helpers.slow import slow_but
 from lightning import LightningModule
 from lightning.pytorch.callbacks import Callback
 
@@ -46,7 +45,7 @@ class Counter(LightningModule):
 
 
 def run(folder, weights, monitor_first, validate, average=True, precision="32-true", **settings):
-    monitor = plain(weights=weights, **settings)
+    monitor = Light(weights=weights, **settings)
     averaging = [ema_averaging(decay=0.5)] if average else []
     callbacks = [monitor, *averaging] if monitor_first else [*averaging, monitor]
     val = loader(digits(300, 400)) if validate else None
@@ -54,20 +53,20 @@ def run(folder, weights, monitor_first, validate, average=True, precision="32-tr
     return module, monitor
 
 
-@pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
-@pytest.mark.parametrize("validate", [True, False])
-@pytest.mark.parametrize("monitor_first", [True, False])
+@pytest.mark.filterwarnings("ignore:Light. there is no validation data")
 @pytest.mark.parametrize(
-    ("weights", "used", "precision"),
+    ("weights", "precision", "monitor_first", "validate"),
     [
-        ("auto", "averaged", "32-true"),
-        ("averaged", "averaged", "32-true"),
-        ("raw", "raw", "32-true"),
-        ("auto", "averaged", "bf16-true"),  # which holds these weights, too
-        ("raw", "raw", "bf16-true"),
+        *(("auto", "32-true", first, validate) for first in (True, False) for validate in (True, False)),
+        ("averaged", "32-true", True, False),
+        ("raw", "32-true", True, True),
+        ("raw", "32-true", False, False),
+        ("auto", "bf16-true", False, True),  # which holds these weights, too
+        ("raw", "bf16-true", True, False),
     ],
 )
-def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, used, precision, monitor_first, validate):
+def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, precision, monitor_first, validate):
+    used = "raw" if weights == "raw" else "averaged"
     module, _ = run(tmp_path, weights, monitor_first, validate, precision=precision)
     assert module.sampled == (AVERAGED if used == "averaged" else RAW)
     assert module.trained == [0, 1, 2, 3, 4, 5]
@@ -76,7 +75,7 @@ def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, used, p
     assert [manifest["weights"] for manifest in manifests(tmp_path / "genmonitor")] == [used, used]
 
 
-@pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|EMAWeightAveraging has averaged no)")
+@pytest.mark.filterwarnings("ignore:Light. (there is no validation data|EMAWeightAveraging has averaged no)")
 @pytest.mark.parametrize("monitor_first", [True, False])
 def test_evaluations_between_steps_take_the_average_so_far(tmp_path, monitor_first):
     module, _ = run(tmp_path, "auto", monitor_first, False, every_n_train_steps=2)
@@ -86,12 +85,13 @@ def test_evaluations_between_steps_take_the_average_so_far(tmp_path, monitor_fir
     assert module.trained == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
-@pytest.mark.parametrize("validate", [True, False])
-@pytest.mark.parametrize("monitor_first", [True, False])
-@pytest.mark.parametrize("weights", ["auto", "averaged"])
+@pytest.mark.filterwarnings("ignore:Light. there is no validation data")
+@pytest.mark.parametrize(
+    ("weights", "monitor_first", "validate"),
+    [("auto", True, True), ("auto", False, False), ("averaged", True, False), ("averaged", False, True)],
+)
 def test_raw_weights_are_evaluated_until_an_average_begins(tmp_path, weights, monitor_first, validate):
-    monitor, averaging = plain(weights=weights), ema_averaging(decay=0.5)
+    monitor, averaging = Light(weights=weights), ema_averaging(decay=0.5)
     averaging.update_starting_at_step = 4
     callbacks = [monitor, averaging] if monitor_first else [averaging, monitor]
     val = loader(digits(300, 400)) if validate else None
@@ -105,7 +105,7 @@ def test_two_averages_are_refused_by_name(tmp_path):
     one, module = ema_averaging(decay=0.5), Counter()
     averages = one, type(one).__mro__[1]()
     with pytest.raises(ValueError, match=r"has EMAWeightAveraging and WeightAveraging\. Give weights='raw'"):
-        fit(tmp_path, plain(), *averages, module=module)
+        fit(tmp_path, Light(), *averages, module=module)
     assert module.trained == []
 
 
@@ -149,11 +149,12 @@ HOLDS = {
 }
 
 
-@pytest.mark.parametrize("swaps", [False, True])
-@pytest.mark.parametrize("weights", ["auto", "raw"])
-@pytest.mark.parametrize("hold", HOLDS)
+@pytest.mark.parametrize(
+    ("hold", "weights", "swaps"),
+    [*((hold, "auto", swaps) for hold in HOLDS for swaps in (False, True)), ("list", "raw", False)],
+)
 def test_an_average_of_the_users_own_callback_is_evaluated_or_named(tmp_path, hold, weights, swaps):
-    monitor, average = plain(weights=weights, verbose=False), (Swapped if swaps else OwnAverage)(HOLDS[hold])
+    monitor, average = Light(weights=weights, verbose=False), (Swapped if swaps else OwnAverage)(HOLDS[hold])
     expected = (
         pytest.warns(UserWarning, match="OwnAverage.held holds weights like") if weights == "auto" else nullcontext()
     )
@@ -169,7 +170,7 @@ def test_weights_without_averaging_are_the_raw_ones(tmp_path, weights):
 
 
 def test_averaged_weights_that_nothing_averages_are_refused(tmp_path):
-    monitor, module = plain(weights="averaged"), Counter()
+    monitor, module = Light(weights="averaged"), Counter()
     with pytest.raises(ValueError, match=r"`weights`='averaged'.*Add one, or use weights='auto'"):
         fit(tmp_path, monitor, module=module, val=loader(digits(300, 400)))
     assert module.trained == []
@@ -183,7 +184,7 @@ def test_weights_go_back_when_an_evaluation_raises(tmp_path):
             return super().sample(n)
 
     module = Failing()
-    monitor = plain(weights="averaged", on_error="warn")
+    monitor = Light(weights="averaged", on_error="warn")
     with pytest.warns(UserWarning, match="no samples today"):
         fit(tmp_path, monitor, ema_averaging(decay=0.5), module=module, val=loader(digits(300, 400)), max_epochs=1)
     assert module.trained == [0, 1, 2]
@@ -200,13 +201,20 @@ class Average(Callback):
         self.seen += [x.clone() for x in self.averaging._average_model.module.state_dict().values()]
 
 
-@pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|samples depend)")
-@pytest.mark.parametrize("validate", [True, False], ids=["validated", "not validated"])
-@pytest.mark.parametrize(("weights", "monitor_first"), [("auto", True), ("raw", True), ("raw", False)])
-@pytest.mark.parametrize("precision", slow_but(["bf16-true", "64-true"], "bf16-true"))
+@pytest.mark.filterwarnings("ignore:Light. (there is no validation data|samples depend)")
+@pytest.mark.parametrize(
+    ("precision", "weights", "monitor_first", "validate"),
+    [
+        ("bf16-true", "auto", True, True),
+        ("bf16-true", "raw", True, False),
+        ("bf16-true", "raw", False, True),
+        ("64-true", "auto", True, False),
+        ("64-true", "raw", False, True),
+    ],
+)
 def test_averaging_in_any_precision_is_what_it_is_without(tmp_path, precision, weights, monitor_first, validate):
     outcomes = []
-    for monitors in ([], [plain(weights=weights)]):
+    for monitors in ([], [Light(weights=weights)]):
         torch.manual_seed(1)
         averaging = ema_averaging(decay=0.9)
         average = Average(averaging)
@@ -228,4 +236,4 @@ def test_a_sampler_that_writes_into_the_average_is_named(tmp_path):
             return super().sample(n)
 
     with pytest.warns(UserWarning, match="changed the training, which is put back as it was: averaged parameter level"):
-        fit(tmp_path, averaging, plain(weights="raw"), module=Meddling(), val=loader(digits(300, 400)), max_epochs=1)
+        fit(tmp_path, averaging, Light(weights="raw"), module=Meddling(), val=loader(digits(300, 400)), max_epochs=1)

@@ -61,7 +61,7 @@ def test_regions_of_large_images_are_found_in_averages_over_their_sites():
 
 
 def test_cells_give_the_clusters_of_pixels_where_these_are_alike():
-    small, _ = three_regions(60, side=64)
+    small, _ = three_regions(60, side=24)
     images = small.repeat_interleave(2, 2).repeat_interleave(2, 3)
     found, expected = (found_in(x, 3, patch).partition for x, patch in ((images, 2), (small, 1)))
     assert torch.equal(found.labels, expected.labels)
