@@ -99,6 +99,7 @@ def train(folder, collapsed=None):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings(*FIT)
 def test_collapse_shows_in_scendi_and_in_the_table_and_leaves_training_alone(tmp_path):
     weights, well, said_of_well = train(tmp_path)

@@ -55,7 +55,7 @@ def trained(module, name, folder):
     return model.state_dict(), [torch.rand(2).tolist(), random.random()]
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", [x if " " not in x else pytest.param(x, marks=pytest.mark.nightly) for x in SHORT])
 def test_three_added_lines_evaluate_a_training_and_leave_it_as_it_was(name, unmonitored, tmp_path):
     expected, after = trained(unmonitored, name, tmp_path / "without")
     found, then = trained(five_trainings, name, tmp_path / "with")

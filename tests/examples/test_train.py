@@ -76,9 +76,14 @@ def chests(folder):
 DATA = {"folder": photos, "medmnist": chests}
 
 
-@pytest.mark.parametrize(
-    "name", [name if "digits" in name else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
+SELDOM = {"dcgan-chestmnist", "ddpm-celeba64"}  # the same models and data, paired the other way, are in CI
+
+
+def marks(name):
+    return [pytest.mark.slow] * ("digits" not in name) + [pytest.mark.nightly] * (name in SELDOM)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
 def test_each_configuration_runs_a_short_epoch(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = config(name)

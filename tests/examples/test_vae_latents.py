@@ -5,6 +5,7 @@ import pytest
 import torch
 from _helpers.autoencoders import tiny_vae
 from _helpers.evaluations import evaluate, fit, region_evaluator
+from _helpers.slow import nightly_but
 from vae_latents import Latents
 
 from genmonitor import PixelPartition
@@ -47,7 +48,7 @@ def test_latents_refuse_a_folder_without_an_autoencoder(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("found", [True, False], ids=["found", "given"])
+@pytest.mark.parametrize("found", nightly_but([True, False], False), ids=["found", "given"])
 def test_latents_have_regions(folder, found):
     regions = {"n_clusters": 3} if found else {"partition": PixelPartition.grid((32, 32), 1, 2)}
     evaluator = region_evaluator(**regions, n_samples=12, site_encoder=Latents(folder), batch_size=12)
