@@ -68,9 +68,12 @@ def fixed(monitor):
     return monitor.partition, monitor.kernel, monitor.baseline, monitor.evaluator.fitted.regions.value_range
 
 
-@pytest.mark.parametrize("validate", [True, False], ids=["validation", "no validation"])
-@pytest.mark.parametrize("settings", [{}, {"every_n_epochs": 3}, {"every_n_train_steps": 2}], ids=str)
-def test_killed_run_gives_the_curves_of_one_undisturbed(tmp_path, validate, settings):
+@pytest.mark.parametrize(
+    ("settings", "validate"),
+    [({}, True), ({}, False), ({"every_n_epochs": 3}, True), ({"every_n_train_steps": 2}, False)],
+    ids=str,
+)
+def test_killed_run_gives_the_curves_of_one_undisturbed(tmp_path, settings, validate):
     undisturbed, killed, resumed = (plain(**settings) for _ in range(3))
     run(tmp_path / "whole", undisturbed, validate=validate)
     checkpoint = run_and_kill(tmp_path / "parts", killed, validate)
