@@ -300,6 +300,8 @@ class GenerativeMonitor(Monitor, Callback):
         self._evaluated_at = batches_seen(trainer)[0]
         record = self.evaluate(trainer, pl_module)
         if record is None:
+            for note in self._watched.missing_notes(trainer) if trainer.state.fn == "fit" else []:
+                self.publisher.notes.add_once(note)
             return
         values = {key: float(value) for key, value in record.items() if key not in MOMENT}
         if trainer.state.fn == "fit":  # not by `log`, which ends a run whose module logs the same key in this hook

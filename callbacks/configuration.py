@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
-from genmonitor.callbacks.watchers import saves_by_steps
+from genmonitor.callbacks.watchers import SCHEDULER, saves_by_steps, waiting
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.images.model import SampledModel
 from genmonitor.training_state.sharding import SWEEP
@@ -65,18 +65,14 @@ def _check_sharding(trainer: pl.Trainer) -> None:
 def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
     """Return notes on what looks at a value of the monitor more often than the monitor evaluates."""
     rarely = not monitor.schedule.every_epoch
-    watching = [
-        ("A learning-rate scheduler", x.monitor, x.interval == "step" or trainer.check_val_every_n_epoch != 1)
-        for x in trainer.lr_scheduler_configs
-    ]
-    watching += [("EarlyStopping", x.monitor, False) for x in trainer.early_stopping_callbacks]
-    by_steps = bool(saves_by_steps(trainer, monitor.prefix))
-    watching += [("ModelCheckpoint", getattr(x, "monitor", None), by_steps) for x in trainer.checkpoint_callbacks]
+    by_steps, by_epochs = saves_by_steps(trainer, monitor.prefix), trainer.check_val_every_n_epoch == 1
     notes = [
-        f"{name} monitors {key!r}, which is not evaluated whenever it looks. It takes a missing evaluation for no "
-        "improvement: let both come at the same epochs or steps"
-        for name, key, more_often in watching
-        if str(key).startswith(f"{monitor.prefix}/") and (rarely or more_often)
+        f"{name} monitors {x.monitor!r}, which is not evaluated whenever it looks. It takes a missing evaluation for "
+        "no improvement: let both come at the same epochs or steps"
+        for name, x in waiting(trainer, monitor.prefix)
+        if rarely
+        or (name == SCHEDULER and (x.interval == "step" or not by_epochs))
+        or (by_steps and x in trainer.checkpoint_callbacks)
     ]
     if isinstance(monitor.sampler, ValidationSamples) and trainer.check_val_every_n_epoch != 1:
         notes.append("the last epoch is evaluated only if it is validated, since `reuse`='validation' draws no samples")

@@ -11,6 +11,8 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 
+SCHEDULER = "A learning-rate scheduler"
+
 
 class WatchedValues:
     """A monitor's values in `trainer.callback_metrics`, and nothing there of weights that no evaluation saw.
@@ -31,8 +33,8 @@ class WatchedValues:
     def start(self, trainer: pl.Trainer) -> None:
         """Begin a fit: give schedulers a key to wait for, since Lightning ends a run that has none when one is due."""
         self._values, self._made_at, self._are_shown = {}, -1, None
-        for config in trainer.lr_scheduler_configs:
-            if config.strict and self._is_ours(config.monitor):  # another is only warned about
+        for name, config in waiting(trainer, self._prefix):
+            if name == SCHEDULER and config.strict:  # another is only warned about
                 trainer.callback_metrics.setdefault(str(config.monitor), _nothing(trainer, str(config.monitor)))
 
     def take(self, values: Mapping[str, float], batches: int) -> None:
@@ -62,14 +64,24 @@ class WatchedValues:
             if key not in self._values
         ]
 
+    def missing_notes(self, trainer: pl.Trainer) -> list[str]:
+        """Return a note on all that waits for a value of this monitor, after an evaluation that made none."""
+        return [
+            f"{name} monitors {x.monitor!r}, of which this evaluation has no value. It takes a missing evaluation for "
+            "no improvement, so a `patience` counts it"
+            for name, x in waiting(trainer, self._prefix)
+        ]
+
     def _watched(self, trainer: pl.Trainer) -> list[str]:
         """Return the keys of this monitor that callbacks and schedulers wait for; Lightning ends a run without them."""
-        keys = [getattr(callback, "monitor", None) for callback in trainer.callbacks]  # type: ignore[attr-defined]
-        keys += [config.monitor for config in trainer.lr_scheduler_configs if config.strict]
-        return [str(key) for key in keys if self._is_ours(key)]
+        return [str(x.monitor) for name, x in waiting(trainer, self._prefix) if name != SCHEDULER or x.strict]
 
-    def _is_ours(self, key: Any) -> bool:
-        return str(key).startswith(f"{self._prefix}/")
+
+def waiting(trainer: pl.Trainer, prefix: str) -> list[tuple[str, Any]]:
+    """Return what waits for a value of a monitor, by its `monitor`: callbacks and learning-rate schedulers, by name."""
+    found = [(type(callback).__name__, callback) for callback in trainer.callbacks]  # type: ignore[attr-defined]
+    found += [(SCHEDULER, config) for config in trainer.lr_scheduler_configs]
+    return [(name, x) for name, x in found if str(getattr(x, "monitor", None)).startswith(f"{prefix}/")]
 
 
 def saves_by_steps(trainer: pl.Trainer, prefix: str) -> bool:

@@ -148,6 +148,25 @@ def test_early_stopping_and_schedulers_see_no_improvement_and_go_on(tmp_path, oc
     assert scores(keep) == {best: VALUES[best]}
 
 
+CONSUMERS = {
+    "EarlyStopping": lambda: EarlyStopping("own/value", patience=9, check_on_train_epoch_end=True),
+    "ModelCheckpoint": lambda: ModelCheckpoint(monitor="own/value"),
+    "A learning-rate scheduler": lambda: None,
+}
+
+
+@pytest.mark.parametrize("occasion", ["NaN", "failed", "switched off"])
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_who_waits_for_a_value_is_named_once_if_an_evaluation_has_none(tmp_path, consumer, occasion):
+    callback = CONSUMERS[consumer]()
+    with_scheduler = {"consumer": "scheduler"} if callback is None else {}
+    callbacks = [] if callback is None else [callback]
+    monitor, _, _ = trained(tmp_path, occasion, False, *callbacks, **with_scheduler)
+    said = [note["text"] for note in monitor.publisher.notes.items if "has no value" in note["text"]]
+    assert len(said) == 1
+    assert said[0].startswith(f"{consumer} monitors 'own/value'")
+
+
 def test_checkpoints_between_evaluations_are_ranked_last(tmp_path):
     keep = ModelCheckpoint(tmp_path / "kept", "{step}", "own/value", save_top_k=-1, every_n_train_steps=1)
     stop = EarlyStopping("own/value", patience=9, check_on_train_epoch_end=True)
