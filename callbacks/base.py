@@ -34,6 +34,7 @@ from genmonitor.callbacks.integration.compat import (
     log_value,
     logged_state,
     logged_step,
+    logs_discarded,
     trainer_states,
 )
 from genmonitor.callbacks.integration.data import all_loaders, batch_size, choice_notes, reference_images, validates
@@ -318,18 +319,19 @@ class GenerativeMonitor(Monitor, Callback):
     def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
         """Have the training left alone inside the block, with its data, and report what had to be put back."""
         average = averaged_model(find_weight_averaging(trainer))
-        others = callbacks_with_state(trainer)
+        others, states = callbacks_with_state(trainer)
         others |= {f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)}
         trained = Trained(
             pl_module,
             optimizers=trainer.optimizers,
             others=others,
-            states={"logged values": logged_state(trainer)} | trainer_states(trainer),
+            states={"logged values": logged_state(trainer)} | trainer_states(trainer) | states,
             averaged=None if average is None else average.module,
             way_back=partial(_way_back, trainer),
         )
         proof = prove_unchanged(trained, self.publisher.notes.add, TrainerCollective(trainer).gather)
-        with kept_sharded(pl_module), proof, self._data_kept(trainer):
+        logs = logs_discarded(pl_module, self.publisher.notes.add_once)
+        with kept_sharded(pl_module), proof, self._data_kept(trainer), logs:
             yield
 
     def _data_kept(self, trainer: pl.Trainer) -> AbstractContextManager[None]:
@@ -340,7 +342,8 @@ class GenerativeMonitor(Monitor, Callback):
             "the test data": trainer.test_dataloaders,
         }
         named = {f"{name} {i}" if i else name: x for name in data for i, x in enumerate(all_loaders(data[name]))}
-        return preserve_data({**named, "`real_images`": self.real_images}, self.publisher.notes.add)
+        named |= {"`real_images`": self.real_images, "the datamodule": getattr(trainer, "datamodule", None)}
+        return preserve_data(named, self.publisher.notes.add)
 
     def _after_all_monitors(self, trainer: pl.Trainer) -> None:
         """Free the samples and finish the evaluations that the monitors have in common."""

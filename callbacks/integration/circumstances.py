@@ -19,6 +19,7 @@ from genmonitor._manifest import where_defined
 from genmonitor._stop import StopEvaluation, check_stop, stops_when
 from genmonitor.distributed import Collective
 from genmonitor.monitoring.base import Monitor
+from genmonitor.training_state.rng import State
 
 
 class TrainerCollective(Collective):
@@ -100,16 +101,18 @@ def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: s
     }
 
 
-def callbacks_with_state(trainer: pl.Trainer) -> dict[str, Any]:
-    """Return what sampling might move in callbacks, by name.
+def callbacks_with_state(trainer: pl.Trainer) -> tuple[dict[str, Any], dict[str, State]]:
+    """Return what sampling might move in callbacks, by name: objects, and what reads and sets attributes.
 
-    That is all of those that keep or end a training. Of the user's it is the tensors, networks and containers, such as
-    an average of the weights: an object in them may move by itself, and one that a thread works on does.
+    That is all of those that keep or end a training. Of the user's it is their attributes, and what tensors,
+    networks and containers among these hold, such as an average of the weights: another object may move by itself, and
+    one that a thread works on does.
     """
     decide = [*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks]
     callbacks = trainer.callbacks  # type: ignore[attr-defined]
     names = [type(callback).__name__ for callback in callbacks]
     found: dict[str, Any] = {}
+    states: dict[str, State] = {}
     for index, callback in enumerate(callbacks):
         name = names[index] if names.count(names[index]) == 1 else f"{names[index]} {index}"
         package = type(callback).__module__.partition(".")[0]
@@ -120,4 +123,15 @@ def callbacks_with_state(trainer: pl.Trainer) -> dict[str, Any]:
         elif own and not works:
             kinds = (torch.Tensor, torch.nn.Module, dict, list, set)
             found |= {f"{name}.{key}": value for key, value in vars(callback).items() if isinstance(value, kinds)}
-    return found
+            states[f"the attributes of {name}"] = _attributes(vars(callback))
+    return found, states
+
+
+def _attributes(namespace: dict[str, Any]) -> State:
+    before = dict(namespace)
+
+    def put_back(_: Any) -> None:
+        namespace.clear()
+        namespace.update(before)
+
+    return lambda: {x: y if isinstance(y, (int, float, str)) else id(y) for x, y in namespace.items()}, put_back

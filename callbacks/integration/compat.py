@@ -30,13 +30,35 @@ def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
 
     It counts as logged when the epoch began: of two values logged at its end under one key Lightning makes an error.
     """
-    kinds, hook = type(pl_module).__mro__, pl_module._current_fx_name
-    base: Any = next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
+    base, hook = _lightning_module(pl_module), pl_module._current_fx_name
     pl_module._current_fx_name = hook.replace("_end", "_start")
     try:
         base.log(pl_module, key, value, logger=False, **options)
     finally:
         pl_module._current_fx_name = hook
+
+
+@contextmanager
+def logs_discarded(pl_module: Any, note: Callable[[str], Any]) -> Iterator[None]:
+    """Note the key of what a module logs inside the block, and log nothing.
+
+    It would be logged in whatever hook evaluates, and Lightning ends a run for options that this does not allow.
+    """
+    base = _lightning_module(pl_module)
+    log = base.log
+    base.log = lambda module, name, *_, **__: note(
+        f"what `sample` logs as {name!r} is discarded, since it would have changed the training's values. Log it in "
+        "`training_step` or `validation_step`"
+    )
+    try:
+        yield
+    finally:
+        base.log = log
+
+
+def _lightning_module(pl_module: Any) -> Any:
+    kinds = type(pl_module).__mro__
+    return next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
 
 
 def logged_state(trainer: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:

@@ -219,16 +219,17 @@ class ImageSet:
         shape, places = None, iter(range(0, len(indices), size))
         name = self.name.strip("`") if self.name.startswith("`") else f"images of {self.name}"
         try:
-            for batch in progress(self.loader(indices, size), f"reading {self.name}"):
-                images = check_images(name, find_images(batch, self.image_key), shape)
-                wanted = min(size, len(indices) - next(places))
-                if len(images) != wanted:
-                    raise ValueError(
-                        f"Expected one image from each of {wanted} items of {self.name}, but got {len(images)}. "
-                        "Let `image_key=` lead to all images of a batch [N, C, H, W]."
-                    )
-                shape = tuple(images.shape[1:])
-                yield images.float().cpu()
+            with iterating(self.loader(indices, size)) as items:
+                for batch in progress(items, f"reading {self.name}"):
+                    images = check_images(name, find_images(batch, self.image_key), shape)
+                    wanted = min(size, len(indices) - next(places))
+                    if len(images) != wanted:
+                        raise ValueError(
+                            f"Expected one image from each of {wanted} items of {self.name}, but got {len(images)}. "
+                            "Let `image_key=` lead to all images of a batch [N, C, H, W]."
+                        )
+                    shape = tuple(images.shape[1:])
+                    yield images.float().cpu()
         except RuntimeError as error:
             if "stack expects each tensor to be equal size" not in str(error):
                 raise
@@ -289,6 +290,16 @@ class ImageSet:
 
     def _in_dataset(self, indices: Sequence[int]) -> list[int]:
         return list(indices) if self.indices is None else [self.indices[i] for i in indices]
+
+
+@contextmanager
+def iterating(loader: Any) -> Iterator[Any]:
+    """Go over a loader inside the block; after it, none of its workers writes to what they share."""
+    iterator = iter(loader)
+    try:
+        yield iterator
+    finally:
+        getattr(iterator, "_shutdown_workers", lambda: None)()
 
 
 def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:

@@ -21,6 +21,7 @@ from genmonitor.images.lockstep import Lockstep
 from genmonitor.images.model import SampledModel, suggested_call
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.seeding import SeededRows, sample_seed
+from genmonitor.training_state.proof import preserve_code
 from genmonitor.training_state.rng import seed_everything
 from genmonitor.training_state.sharding import gather, sharded_parts
 
@@ -112,7 +113,8 @@ class Sampler:
         batches = [drawn[i : i + self.batch_size] for i in range(0, len(drawn), self.batch_size)]
         if not batches:
             return torch.empty(0, *self._shape, device=model.device)
-        with model.precision():
+        functions = {"`sample_fn`": self.sample_fn, "`sample`": model.sample_fn}
+        with model.precision(), preserve_code(functions, model.module):
             shown = progress(batches, "sampling")
             images = torch.cat([draw_batch(sample, batch, self.seed, lockstep, repair) for batch in shown])
         if drawn != indices:

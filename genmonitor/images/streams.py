@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.distributed import Collective
-from genmonitor.images.image_set import READ_BATCH, ImageKey, StreamedItems, find_images
+from genmonitor.images.image_set import READ_BATCH, ImageKey, StreamedItems, find_images, iterating
 from genmonitor.training_state.data import found_generators, preserve_data
 from genmonitor.training_state.rng import preserve_rng, seed_everything, seed_generators
 
@@ -84,12 +84,13 @@ def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = n
     with preserve_rng(), preserve_data({name: data}):
         seed_everything(0)
         seed_generators(found_generators(), 0)
-        for batch in progress(_own_loader(data), f"the first images of {name}"):
-            images = find_images(batch, image_key)
-            items += [_item(batch, index, len(images)) for index in range(len(images))]
-            size += images.numel() * images.element_size()
-            if len(items) >= MAX_ITEMS or size >= MAX_BYTES:
-                break
+        with iterating(_own_loader(data)) as batches:
+            for batch in progress(batches, f"the first images of {name}"):
+                images = find_images(batch, image_key)
+                items += [_item(batch, index, len(images)) for index in range(len(images))]
+                size += images.numel() * images.element_size()
+                if len(items) >= MAX_ITEMS or size >= MAX_BYTES:
+                    break
     return StreamedItems(items[:MAX_ITEMS])
 
 

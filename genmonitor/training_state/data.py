@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from genmonitor._io import warn
@@ -63,6 +64,7 @@ def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) 
     """
     if (outer := _reading.get()) is not None:
         outer.read(data)
+        outer.is_read = True
         yield
         return
     reading = _Reading()
@@ -77,6 +79,12 @@ def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) 
                 f"reading real images changed {', '.join(stuck)}, which cannot be put back, so the training may differ "
                 "from one without the monitor. Give `real_images=` a Dataset or tensor of its own"
             )
+
+
+def values_preserved() -> list[Any]:
+    """Return the tensors and arrays of the data that the block around preserves."""
+    reading = _reading.get()
+    return [] if reading is None else [x for x in reading.held if isinstance(x, (Tensor, np.ndarray))]
 
 
 def found_generators() -> list[Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,14 +15,17 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from genmonitor.training_state.data import values_preserved
 from genmonitor.training_state.rng import State, global_states
-from genmonitor.training_state.snapshot import Snapshot
+from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
 MOST_COPIES, OF_FREE = 2**31, 4
 """Memory for copies of weights and optimizer states: 2 GiB, and no more than a quarter of what is free."""
 NAMED = 3
 """Number of things that a note names."""
 CGROUP = Path("/sys/fs/cgroup")
+_proof: ContextVar[tuple[list[Any], list[Any]] | None] = ContextVar("_proof", default=None)
+"""What the block around remembers, and what it moved so far: the names of what is back, and of what is not."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,41 @@ def prove_unchanged(
         gather: returns the values of all processes, of which each may move something else; called if nothing raised.
     """
     before = _snapshot(trained)
+    moved: list[tuple[list[str], list[str]]] = []
+    token = _proof.set((before.held, moved))
     try:
         yield
     except BaseException:  # the other processes may never come
-        _report(trained, report, [before.restore()])
+        _report(trained, report, [before.restore(), *moved])
         raise
-    _report(trained, report, gather(before.restore()))
+    finally:
+        _proof.reset(token)
+    _report(trained, report, chain(*gather([before.restore(), *moved])))
+
+
+@contextmanager
+def preserve_code(functions: Mapping[str, Any], module: nn.Module) -> Iterator[None]:
+    """Put back what functions of the user's own change elsewhere than in a module, and let the proof around name it.
+
+    That is what closures, global variables, default arguments, bound objects and caches hold, theirs and those of
+    the module's methods.
+
+    Args:
+        functions: that the block calls, by the names that messages use.
+        module: that the proof has in its care.
+    """
+    if (proof := _proof.get()) is None:
+        yield
+        return
+    held, moved = proof
+    kinds = {kind.__name__: kind for part in module.modules() for kind in type(part).__mro__}
+    known = [*held, *module.modules(), *values_preserved()]
+    snapshot = Snapshot({}, MAX_BYTES, known=known, ours=False, code=True)
+    snapshot.add({**functions, **kinds})
+    try:
+        yield
+    finally:
+        moved.append(snapshot.restore())
 
 
 def _snapshot(trained: Trained) -> Snapshot:

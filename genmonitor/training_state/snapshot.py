@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 import ctypes
+import gc
 import itertools
 import operator
 import pickle
@@ -17,9 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from io import BufferedReader, IOBase, TextIOWrapper
+from io import BufferedReader, BytesIO, IOBase, StringIO, TextIOWrapper
 from itertools import chain
 from mmap import mmap
+from multiprocessing import active_children
 from multiprocessing.managers import DictProxy, ListProxy
 from pathlib import Path
 from threading import Thread
@@ -68,6 +70,7 @@ RESTARTED: tuple[Any, ...] = (
 """Iterators, and what counts its children, of which a copy goes on alone."""
 ITERATING = ("builtins", "itertools", "numpy", "_collections", "_csv", "_struct", "array", "posix", "sqlite3")
 """Modules in C whose iterators cannot start again."""
+C_TYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)
 CACHED = type(lru_cache(len))
 OURS = __name__.split(".")[0]
 STANDARD = ("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent")
@@ -82,10 +85,10 @@ OWN_STATE = (nn.Module, Optimizer, LRScheduler, SobolEngine, Dataset)
 
 @dataclass(frozen=True)
 class _Entry:
-    """One thing that can move: its name, a function that tells if it did, and one that puts it back."""
+    """One thing that can move: its name or what tells it, whether it did, and what puts it back."""
 
-    name: str
-    moved: Callable[[], bool]
+    name: str | Callable[[], str]
+    moved: Callable[[], bool | None]
     put_back: Callable[[], Any]
 
     @classmethod
@@ -109,14 +112,15 @@ class _Names:
         """Make it of a dictionary of attributes or variables."""
         return cls(lambda: namespace, namespace.__setitem__, namespace.__delitem__)
 
+    def moved(self, before: Mapping[str, Any]) -> list[str]:
+        """Return the names that are bound to something else by now, or were not bound."""
+        now = dict(self.read())
+        return [x for x in {**before, **now} if x not in now or x not in before or now[x] is not before[x]]
+
     def put_back(self, before: Mapping[str, Any]) -> None:
         """Bind the names as they were."""
-        now = dict(self.read())
-        for key in now.keys() - before.keys():
-            self.unbind(key)
-        for key, value in before.items():
-            if key not in now or now[key] is not value:
-                self.bind(key, value)
+        for name in self.moved(before):
+            self.bind(name, before[name]) if name in before else self.unbind(name)
 
 
 class Snapshot:
@@ -130,9 +134,13 @@ class Snapshot:
         ours: True to put back objects of this package, and of classes that derive from its own.
         data: True for data that are read. Random generators, functions and the global variables that they name count
             too, caches of `functools` are set aside, and an iterator that cannot start again refuses to go on.
+        code: True for functions that draw samples: as data, but such an iterator and text files go on.
 
     Attributes:
         generators: random generators that were found in data.
+        is_read: whether data were read. Only then is it told that memory moved which loader workers share: as long as
+            they live it is not put back, and may move by them.
+        held: all that is remembered.
 
     Example:
         >>> from types import SimpleNamespace
@@ -141,7 +149,7 @@ class Snapshot:
         >>> owner.count = 2
         >>> owner.seen.append("b")
         >>> snapshot.restore(), owner
-        ((['owner', 'owner.seen'], []), namespace(count=1, seen=['a']))
+        ((['owner.count', 'owner.seen'], []), namespace(count=1, seen=['a']))
     """
 
     def __init__(
@@ -152,12 +160,15 @@ class Snapshot:
         known: Iterable[Any] = (),
         ours: bool = True,
         data: bool = False,
+        code: bool = False,
     ) -> None:
-        self._left, self._ours, self._data = tensor_bytes, ours, data
+        self._left, self._ours, self._data, self._code = tensor_bytes, ours, data or code, code
+        self._shares = self._data and any("Manager-" not in child.name for child in active_children())
+        self.is_read = False
         self.generators: list[Any] = []
         self._entries: list[_Entry] = []
         self._seen = {id(thing) for thing in known}
-        self._held: list[Any] = []  # an id is a thing's own only as long as that lives
+        self.held: list[Any] = []  # an id is a thing's own only as long as that lives
         self.add(owners)
 
     def add(self, owners: Mapping[str, Any]) -> None:
@@ -167,7 +178,7 @@ class Snapshot:
     def _look(self, name: str, thing: Any, depth: int) -> Iterator[tuple[str, Any]]:
         if not self._ours and depth < MAX_DEPTH and OURS in map(_package, type(thing).__mro__):
             return
-        self._held.append(thing)
+        self.held.append(thing)
         with DisableTorchFunctionSubclass():
             yield from self._remember(name, thing, owner=depth == MAX_DEPTH)
 
@@ -178,18 +189,18 @@ class Snapshot:
                 if id(tensor) in self._seen:
                     continue
                 self._seen.add(id(tensor))
-                self._held.append(tensor)
+                self.held.append(tensor)
                 with suppress(Exception):
                     if values:
                         self._values(name, tensor)
                     else:
                         self._entries.append(_entry_of_tensor(name, tensor)[0])
 
-    def add_states(self, states: Mapping[str, State]) -> None:
+    def add_states(self, states: Mapping[str, State], held_by: Any = None) -> None:
         """Remember what functions read, and put back by others; what cannot be read is left out."""
         for name, state in states.items():
             with suppress(Exception):
-                self._entries.append(_Entry.of(name, state, _are_equal_states))
+                self._append(_Entry.of(name, state, _are_equal_states), held_by)
 
     def restore(self) -> tuple[list[str], list[str]]:
         """Put back what moved; return the names of what is back, and of what could not be put back."""
@@ -200,10 +211,11 @@ class Snapshot:
                 moved = _ask(entry.moved)
                 if moved is False:
                     continue
+                name = entry.name if isinstance(entry.name, str) else entry.name()
                 with suppress(Exception):
                     entry.put_back()
                 if moved:
-                    (stuck if _ask(entry.moved) else back).append(entry.name)
+                    (stuck if _ask(entry.moved) else back).append(name)
         return list(dict.fromkeys(back)), list(dict.fromkeys(stuck))
 
     def _remember(self, name: str, thing: Any, owner: bool) -> Iterator[tuple[str, Any]]:
@@ -217,11 +229,13 @@ class Snapshot:
             return
         state = state_of(thing) or (_outside_state(thing) if self._data else None)
         if state is not None:
-            self.add_states({name: state})
+            self.add_states({name: state}, held_by=thing)
             self.generators += [thing] if is_generator(thing) else []
             return
         if owner or _is_plain(thing):
             yield from self._object(name, thing, owner)
+        if self._code and isinstance(thing, nn.Module):  # however deep
+            yield from ((f"{name}.{key}", x) for key, x in chain(thing.named_parameters(), thing.named_buffers()))
         yield from self._items(name, thing)
         if issubclass(type(thing), Tensor):
             entry, held = _entry_of_tensor(name, thing)
@@ -230,6 +244,13 @@ class Snapshot:
         self._values(name, thing, always=owner)
         if self._data:
             self._table(name, thing)
+
+    def _append(self, entry: _Entry, thing: Any) -> None:
+        """Remember what can move of a thing, and never write to it if workers may read it meanwhile."""
+        if self._shares and _is_shared(thing):
+            moved = entry.moved
+            entry = replace(entry, moved=lambda: self.is_read and moved(), put_back=lambda: None)
+        self._entries.append(entry)
 
     def _object(self, name: str, thing: Any, owner: bool) -> Iterator[tuple[str, Any]]:
         namespace = getattr(thing, "__dict__", {})
@@ -254,18 +275,26 @@ class Snapshot:
             if isinstance(value, ModuleType) and _is_users_code(value.__name__):
                 yield from self._bind(value.__name__, _named_alone(vars(value), named))
         yield from self._bind(name, _Names.of(vars(function)))
-        for cell in function.__closure__ or ():
-            yield from self._bind(name, _of_slots(cell))
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            yield from self._bind(f"{name}.{variable}", _of_slots(cell))
         yield from ((name, value) for value in (*(function.__defaults__ or ()), function.__kwdefaults__ or {}))
 
     def _bind(self, name: str, names: _Names) -> Iterator[tuple[str, Any]]:
         """Remember what names are bound to, and set aside what reading would use up; yield it."""
-        self._entries.append(_Entry.of(name, (lambda: dict(names.read()), names.put_back), _are_bound_alike))
-        for key, value in dict(names.read()).items():
-            where = f"{name}.{key}" if name else key
-            if self._data and (stand_in := _stand_in(where, value)) is not None:
+        before = dict(names.read())
+        place = partial(_place, name)
+        aside = {key: _stand_in(place(key), value) for key, value in before.items()} if self._data else {}
+        for key, stand_in in aside.items():
+            if stand_in is not None and not (self._code and isinstance(stand_in, (_UsedUp, _Reopened))):
+                self._entries.append(_Entry(place(key), lambda: None, partial(names.bind, key, before[key])))
                 names.bind(key, stand_in)
-            yield where, _inside(value) if self._data else value
+        moved = partial(names.moved, before)
+        self._entries.append(
+            _Entry(lambda: ", ".join(map(place, moved())), lambda: bool(moved()), lambda: names.put_back(before))
+        )
+        for key, value in before.items():
+            yield place(key), _inside(value) if self._data else value
+            yield from ((place(key), result) for _, result in _results(value))
 
     def _items(self, name: str, thing: Any) -> Iterator[tuple[str, Any]]:
         """Remember the items of a container; yield them."""
@@ -289,7 +318,7 @@ class Snapshot:
         for values in values_in_memory(thing):
             fits = values.nbytes <= self._left
             self._left -= values.nbytes if fits and not always else 0
-            self._entries.append(_entry_of_values(name, values, always or fits))
+            self._append(_entry_of_values(name, values, always or fits), thing)
 
     def _table(self, name: str, thing: Any) -> None:
         """Remember the values of a table of pandas, where the memory allows."""
@@ -309,7 +338,7 @@ class Snapshot:
         return _package(kind) not in (*FOREIGN, OURS)
 
 
-def _ask(question: Callable[[], bool]) -> bool | None:
+def _ask(question: Callable[[], bool | None]) -> bool | None:
     """Return the answer; None where there is none, as of a sparse tensor and of a proxy of what is gone."""
     with suppress(Exception):
         return question()
@@ -368,8 +397,8 @@ def _of_class(kind: type) -> _Names:
     return _Names(read, partial(setattr, kind), partial(delattr, kind))
 
 
-def _are_bound_alike(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    return now.keys() == before.keys() and all(now[name] is value for name, value in before.items())
+def _place(name: str, key: str) -> str:
+    return f"{name}.{key}".strip(".").removesuffix(".cell_contents")
 
 
 def _is_fixed(name: str) -> bool:
@@ -490,7 +519,7 @@ def _stand_in(name: str, value: Any) -> Any:
         inside = _stand_in(name, value.fget)
         return None if inside is None else value.getter(inside)
     if isinstance(value, CACHED):
-        return lru_cache(**value.cache_parameters())(value.__wrapped__)
+        return _cache_apart(value)
     if isinstance(value, RESTARTED):
         return _going_on_alone(value, name)
     if isinstance(value, TextIOWrapper) and _hides_position(value):
@@ -498,6 +527,36 @@ def _stand_in(name: str, value: Any) -> Any:
     if isinstance(value, Iterator) and type(value).__module__ in ITERATING:
         return _UsedUp(name, type(value).__name__)
     return None
+
+
+def _results(cached: Any) -> list[tuple[Any, Any]]:
+    """Return the keys of the calls that a cache of `functools` remembers, and their results, the oldest first."""
+    if not isinstance(cached, CACHED):
+        return []
+    held = gc.get_referents(cached)  # Python has no other way to them
+    end = max(i for i, x in enumerate(held) if type(x) is dict and x is not vars(cached))
+    links = {type(link) for link in held[end].values()}
+    if cached.cache_parameters()["maxsize"] is None:
+        return list(held[end].items())
+    calls = [x for x in held[1:end] if not any(x is link for link in links)]
+    return list(zip(calls[::2], calls[1::2], strict=True))
+
+
+def _cache_apart(cached: Any) -> Any:
+    """Return another cache that remembers the same results, and forgets further ones with itself."""
+    options = cached.cache_parameters()
+    known = [] if options["typed"] else _results(cached)
+    waiting = [result for _, result in known]
+    call = cached.__wrapped__
+    apart = lru_cache(**options)(lambda *args, **given: waiting.pop(0) if waiting else call(*args, **given))
+    mark = [x for x in gc.get_referents(cached) if type(x) is object][-1]  # before arguments by name
+    for key, _ in known:
+        args = key if isinstance(key, tuple) else (key,)
+        end = next((i for i, x in enumerate(args) if x is mark), len(args))
+        apart(*args[:end], **dict(zip(args[end + 1 :: 2], args[end + 2 :: 2], strict=True)))
+    waiting.clear()
+    vars(apart).update(vars(cached))
+    return apart
 
 
 def _going_on_alone(iterator: Any, name: str) -> Any:
@@ -513,7 +572,7 @@ def _going_on_alone(iterator: Any, name: str) -> Any:
 
 def _hides_position(file: TextIOWrapper) -> bool:
     """Return True of a text file that is gone over line by line, and False of one that is only written to."""
-    return not file.closed and file.readable() and file.seekable() and _state_of_file(file) is None
+    return not (file.closed or file.writable()) and file.seekable() and _state_of_file(file) is None
 
 
 def _opened_again(file: TextIOWrapper, name: str) -> Any:
@@ -566,15 +625,25 @@ def _outside_state(thing: Any) -> State | None:
     if isinstance(thing, DictProxy):
         return thing.copy, partial(_refill_proxy, thing)
     shared = thing.get_obj() if hasattr(thing, "get_obj") else thing  # of multiprocessing
-    if isinstance(shared, (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)):
+    if isinstance(shared, C_TYPES):
         size = ctypes.sizeof(shared)
         return partial(bytes, shared), lambda saved: ctypes.memmove(ctypes.addressof(shared), saved, size)
     return None
 
 
+def _is_shared(thing: Any) -> bool:
+    """Return True of memory that other processes may write: of multiprocessing or torch, or lent to an array."""
+    if isinstance(thing, Tensor):
+        return thing.device.type == "cpu" and thing.is_shared()
+    if isinstance(thing, np.ndarray):
+        return _is_shared(thing.base) if isinstance(thing.base, (np.ndarray, Tensor)) else thing.base is not None
+    return hasattr(thing, "get_obj") or isinstance(thing, (DictProxy, ListProxy, *C_TYPES))
+
+
 def _state_of_file(file: Any) -> State | None:
     """Return what reads and sets the position of a file or of mapped memory; None where it has none to tell."""
-    if file.closed or not (isinstance(file, mmap) or file.seekable()):
+    in_memory = isinstance(file, (mmap, BytesIO, StringIO))
+    if file.closed or not (in_memory or (file.seekable() and not file.writable())):  # what was written stays
         return None
     with suppress(OSError):  # of a text file that is gone over line by line
         file.tell()

@@ -7,6 +7,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import torch
@@ -185,17 +186,17 @@ def untouched(folder, how):
 
 def out_of_memory(folder, how):
     """Return how many samples each call drew where the last process has no memory for more than ten."""
-    calls = []
+    calls = SimpleQueue()  # a list would be put back
 
     def sample(module, n):
         if n > 10 and module.global_rank == module.trainer.world_size - 1:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        calls.append(n)
+        calls.put(n)
         return module.sample(n)
 
     monitor = plain(n_samples=61, sample_batch_size=16, sample_fn=sample)
     fit(folder, monitor, module=Split(), val=loader(digits(300, 400)), max_epochs=1, **how())
-    return {"calls": calls, "history": measured(monitor)}
+    return {"calls": [calls.get() for _ in range(calls.qsize())], "history": measured(monitor)}
 
 
 def encoder_of_the_model(folder, how):

@@ -2,6 +2,7 @@
 """DiversityMonitor: what it measures, of which samples, and what it asks of its user."""
 
 import json
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -60,16 +61,18 @@ def test_generator_without_prompts_is_measured_by_its_samples_alone(tmp_path):
 
 
 def test_samples_and_prompts_are_the_same_in_any_batch(tmp_path):
-    seen = {}
+    seen = SimpleQueue()  # a list would be put back
 
     def sample(module, labels):
         images = module.sample_prompts(labels)
-        seen.setdefault(key, []).append((labels, images))
+        seen.put((labels, images))
         return images
 
-    for key in (7, 60):
-        watch(tmp_path, plain([3, 1, 4], sample_fn=sample, sample_batch_size=key), max_epochs=2)
-    runs = [[torch.cat(parts)[-120:] for parts in zip(*seen[key], strict=True)] for key in (7, 60)]
+    runs = []
+    for size in (7, 60):
+        watch(tmp_path, plain([3, 1, 4], sample_fn=sample, sample_batch_size=size), max_epochs=2)
+        drawn = [seen.get() for _ in range(seen.qsize())]
+        runs.append([torch.cat(parts)[-120:] for parts in zip(*drawn, strict=True)])
     (labels, images), (others, same) = runs
     assert labels.tolist() == others.tolist() == 40 * [3, 1, 4]
     assert torch.equal(images[:60], images[60:])
@@ -78,10 +81,10 @@ def test_samples_and_prompts_are_the_same_in_any_batch(tmp_path):
 
 
 def test_strings_reach_sample_fn_and_encoder_as_lists(tmp_path):
-    seen = []
+    seen = SimpleQueue()  # a list would be put back
 
     def sample(module, prompts):
-        seen.append(prompts)
+        seen.put(prompts)
         return module.sample_prompts(torch.tensor([len(prompt) for prompt in prompts]))
 
     def encode(prompts):
@@ -90,7 +93,7 @@ def test_strings_reach_sample_fn_and_encoder_as_lists(tmp_path):
 
     strings = watch(tmp_path, plain(["a", "bb", "ccc"], sample_fn=sample, prompt_encoder=encode))
     labels = watch(tmp_path, plain([1, 2, 3]))
-    assert seen[-1] == 20 * ["a", "bb", "ccc"]
+    assert [seen.get() for _ in range(seen.qsize())][-1] == 20 * ["a", "bb", "ccc"]
     assert {name: strings[name] for name in SCORES} == pytest.approx({name: labels[name] for name in SCORES})
 
 

@@ -11,7 +11,10 @@ from _helpers.runs import manifests
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Light. there is no validation data")]
+pytestmark = [
+    *LIGHTNING_SAYS,
+    pytest.mark.filterwarnings("ignore:Light. (there is no validation data|.* of which this evaluation has no value)"),
+]
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
 SAID = [
     pytest.mark.filterwarnings(f"ignore:Light. {text}")

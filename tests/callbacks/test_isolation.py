@@ -6,13 +6,15 @@ import itertools
 import random
 import warnings
 from contextlib import nullcontext
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
 import torch
 from _helpers.loops import Generator, small
-from _helpers.modules import LIGHTNING_SAYS, Deep, Linear, digits, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Deep, Linear, digits, fit, loader, plain, trainer
 from _helpers.traces import Record, same
+from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -44,7 +46,7 @@ class Shadow(Callback):
     """A user's average of the weights, which its `sample` exchanges with them."""
 
     def __init__(self):
-        self.values, self.exchanges = torch.zeros(3), []
+        self.values, self.exchanges, self.count = torch.zeros(3), [], 0
 
     def exchange(self):
         self.values.add_(1)
@@ -70,6 +72,10 @@ def draw(module):
     random.seed(3)
 
 
+def shadow_of(module):
+    return next(x for x in module.trainer.callbacks if type(x) is Shadow)
+
+
 MOVES = {
     "parameters": swap_in,
     "optimizer": step,
@@ -83,12 +89,19 @@ MOVES = {
     "EarlyStopping": lambda module: vars(module.trainer.early_stopping_callbacks[0]).update(
         best_score=torch.tensor(-9)
     ),
-    "callback of the user": lambda module: next(x for x in module.trainer.callbacks if type(x) is Shadow).exchange(),
+    "callback of the user": lambda module: shadow_of(module).exchange(),
     "callbacks": lambda module: module.trainer.callbacks.append(Timer(duration={"seconds": 0})),
+    "number of a callback": lambda module: setattr(shadow_of(module), "count", 7),
+    "list of a callback": lambda module: setattr(shadow_of(module), "exchanges", [7]),
+    "new attribute of a callback": lambda module: setattr(shadow_of(module), "new", 7),
     "logged key": lambda module: module.log("val_loss", 1e6 + module.trainer.global_step),
+    "key logged at each step": lambda module: module.log("loss", 1.0, on_step=True, prog_bar=True),
+    "keys logged": lambda module: module.log_dict({"val_loss": 1e6, "loss": 1.0}, on_step=True, on_epoch=True),
     # one that nobody logs: what is logged Lightning writes anew whenever someone looks
     "callback metric": lambda module: module.trainer.callback_metrics.update(score=torch.tensor(1e6)),
 }
+GLOBAL = {"n": 0}
+MOVES |= {"global variable": lambda module: GLOBAL.update(n=GLOBAL["n"] + 1)}
 SILENT = {
     "buffers": lambda module: module.net[1].running_mean.fill_(7),
     "modes": lambda module: module.net.train(),
@@ -109,13 +122,14 @@ OCCASIONS = {
 
 class Moves:
     def __init__(self, changes, occasion):
-        self.changes, self.occasion, self.count, self.moved = changes, occasion, -1, 0
+        self.changes, self.occasion = changes, occasion
+        self.calls, self.moves = SimpleQueue(), SimpleQueue()  # numbers would be put back
 
     def __call__(self, module, n):
-        self.count += 1
-        images = module.sample(n)
-        if OCCASIONS[self.occasion](self.count):
-            self.moved += 1
+        images, count = module.sample(n), self.calls.qsize()
+        self.calls.put(n)
+        if OCCASIONS[self.occasion](count):
+            self.moves.put(n)
             for change in self.changes:
                 change(module)
             if self.occasion == "failed evaluation":
@@ -140,9 +154,10 @@ def left(folder, *callbacks):
         "losses, batches, modes": record.seen,
         "val_loss": (float(runner.callback_metrics["val_loss"]), float(stop.best_score), stop.stopped_epoch),
         "calls": module.calls,
-        "shadow": (shadow.values, shadow.exchanges),
+        "shadow": {name: value for name, value in vars(shadow).items() if not callable(value)},
         "random numbers": (torch.rand(2), np.random.rand(), random.random()),  # noqa: NPY002
         "steps": runner.global_step,
+        "global variable": dict(GLOBAL),
     }, [str(one.message) for one in said]
 
 
@@ -151,7 +166,7 @@ def check(folder, changes, occasion):
     sampler = Moves(changes, occasion)
     expected, _ = left(folder)
     found, said = left(folder, plain(sample_fn=sampler, on_error="warn"))
-    assert sampler.moved
+    assert sampler.moves.qsize()
     assert {part: same(found[part], expected[part]) for part in expected} == dict.fromkeys(expected, True)
     return [text for text in said if "changed the training" in text]
 
@@ -160,7 +175,9 @@ def check(folder, changes, occasion):
 def test_all_that_a_sampler_moves_comes_back(tmp_path, occasion):
     told = check(tmp_path, [*SILENT.values(), *MOVES.values()], occasion)
     assert told
-    assert all("put back as it was: parameter net.0.weight" in text for text in told)
+    put_back = [text for text in told if "is discarded" not in text]
+    assert all("put back as it was: parameter net.0.weight" in text for text in put_back)
+    assert len(put_back) < len(told)  # each key that is logged is named beside it
 
 
 @pytest.mark.slow
@@ -235,6 +252,63 @@ def test_a_plain_loop_keeps_what_it_is_given(tmp_path, occasion, fails):
     assert same([module.state_dict(), optimizer.state_dict(), scheduler.state_dict()], before)
 
 
+class Average:
+    """An average of a network, and when it was updated."""
+
+    def __init__(self, network):
+        self.network, self.updates = copy.deepcopy(network), 0
+
+    def update(self):
+        self.updates += 1
+        self.network.net[0].weight.data.mul_(0.5)
+
+
+HELD = {
+    "torch's generator": (lambda module: torch.Generator(), lambda held: torch.rand(1, generator=held)),
+    "NumPy's generator": (lambda module: np.random.default_rng(0), lambda held: held.random()),
+    "Python's generator": (lambda module: random.Random(0), lambda held: held.random()),
+    "average": (Average, Average.update),
+    "network": (lambda module: Generator(), lambda held: held.net[0].weight.data.zero_()),
+    "optimizer": (
+        lambda module: torch.optim.SGD(module.parameters(), 1.0),
+        lambda held: held.param_groups[0].update(lr=7.0),
+    ),
+    "list": (lambda module: [], lambda held: held.append(1)),
+}
+
+
+def state_of(held):
+    """Return all that can move of something, as text."""
+    if isinstance(held, torch.Generator):
+        return held.get_state().tolist()
+    if isinstance(held, np.random.Generator):
+        return held.bit_generator.state
+    if isinstance(held, random.Random):
+        return held.getstate()
+    if isinstance(held, Average):
+        return held.updates, repr(held.network.state_dict())
+    return repr(held if isinstance(held, list) else held.state_dict())
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_the_sample_function_of_a_plain_loop_holds_is_put_back_and_named(tmp_path, name):
+    torch.manual_seed(0)
+    make, move = HELD[name]
+    module = Generator()
+    held = make(module)
+    before = state_of(held)
+
+    def sample(n):
+        move(held)
+        return module.sample(n)
+
+    monitor = small(tmp_path)
+    for run in (lambda: monitor.fit(sample, module), lambda: monitor.evaluate(sample, module, step=1, epoch=1)):
+        with pytest.warns(UserWarning, match=r"put back as it was: `sample`\.held"):
+            run()
+        assert state_of(held) == before
+
+
 def test_what_has_no_state_is_no_optimizer(tmp_path):
     with pytest.raises(TypeError, match=r"Expected `optimizers` as optimizers and learning-rate.*got Linear|float"):
         small(tmp_path, optimizers=[0.1])
@@ -247,6 +321,50 @@ def test_a_change_that_cannot_be_put_back_names_the_checkpoint(tmp_path, monkeyp
 
 
 # data
+
+
+class Counting(LightningDataModule):
+    """Counts what it is asked for, and seeds by it."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = {"train": 0, "val": 0, "setup": 0}
+        self.number, self.val = 0, None
+
+    def setup(self, stage):
+        self.calls["setup"] += 1
+
+    def _loader(self, name, images):
+        self.calls[name] += 1
+        self.number += 1
+        return DataLoader(images + self.number / 1000, 100, shuffle=name == "train")
+
+    def train_dataloader(self):
+        return self._loader("train", digits(0, 300))
+
+    def val_dataloader(self):
+        self.val = self._loader("val", digits(300, 400))
+        return self.val
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_datamodule_is_as_it_would_have_been(tmp_path, every):
+    """Validated in every second epoch, its `val_dataloader` is first called by the monitor."""
+
+    def trained(*monitors):
+        draw(None)
+        data, module, settings = Counting(), Learner(), {"check_val_every_n_epoch": every, "max_epochs": 2}
+        runner = trainer(tmp_path, *monitors, num_sanity_val_steps=0, reload_dataloaders_every_n_epochs=1, **settings)
+        runner.fit(module, datamodule=data)
+        numbers = data.calls, data.number, module.state_dict(), runner.callback_metrics["val_loss"]
+        return [*numbers, torch.rand(2)]
+
+    def sample(module, n):
+        module.trainer.datamodule.number += 7
+        module.trainer.datamodule.calls["val"] += 7
+        return module.sample(n)
+
+    assert same(trained(plain(sample_fn=sample)), trained())
 
 
 class Remembers(Dataset):

@@ -7,6 +7,7 @@ import json
 import shutil
 import warnings
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -111,10 +112,10 @@ class Small:
     """A device on which only so many samples fit at once."""
 
     def __init__(self, most, message=MEMORY["cuda"]):
-        self.most, self.message, self.asked = most, message, []
+        self.most, self.message, self.asked = most, message, SimpleQueue()  # a list would be put back
 
     def __call__(self, module, n):
-        self.asked.append(n)
+        self.asked.put(n)
         if n > self.most:
             raise RuntimeError(self.message)
         return module.sample(n)
@@ -130,7 +131,7 @@ def test_batch_without_memory_is_halved_until_it_fits(tmp_path, memory):
     assert untouched(tmp_path, left)
     assert measured(small) == [pytest.approx(record, rel=1e-6, abs=1e-6) for record in measured(enough)]
     assert len(small.history) == 2
-    assert {60, 30, 15, 7} <= set(sample.asked)
+    assert {60, 30, 15, 7} <= {sample.asked.get() for _ in range(sample.asked.qsize())}
     assert any(
         "no memory for 60 samples at once, so they are drawn 30 at a time. Give sample_batch_size=30" in t for t in said
     )
@@ -157,10 +158,10 @@ def test_another_error_of_the_sampler_is_not_tried_again(tmp_path):
 
     class Breaks(Callback):
         def on_train_start(self, trainer, pl_module):
-            small.most, small.asked = 0, []
+            small.most, small.asked = 0, SimpleQueue()
 
     quietly(tmp_path, monitor, Breaks())
-    assert small.asked == [60, 60]
+    assert [small.asked.get() for _ in range(small.asked.qsize())] == [60, 60]
 
 
 class Raises(CSVLogger):

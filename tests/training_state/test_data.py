@@ -12,6 +12,7 @@ import random
 import sys
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
+from contextlib import nullcontext
 from tempfile import NamedTemporaryFile
 
 import numpy as np
@@ -19,11 +20,16 @@ import pandas
 import pytest
 import torch
 from _helpers import modules
+from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, default_collate
 
 from genmonitor.images.image_set import ImageSet
+from genmonitor.images.model import SampledModel
+from genmonitor.images.sampler import Sampler
 from genmonitor.images.streams import take_items
 from genmonitor.training_state.data import preserve_data
+from genmonitor.training_state.proof import Trained, prove_unchanged
+from genmonitor.training_state.rng import preserve_rng
 
 N = 12
 CACHE = {}
@@ -404,15 +410,194 @@ def test_a_dataset_is_as_if_it_had_not_been_read(state, around):
     assert seen(STATES[state], read) == seen(STATES[state], lambda data: None)
 
 
-@pytest.mark.parametrize("kind", ["stdout", "pipe", "log"])
+class Drawing(nn.Linear):
+    """Draws by whatever it is given."""
+
+    def __init__(self, draw=None):
+        super().__init__(1, 1)
+        self.draw = draw
+
+    def __call__(self, module, n):
+        return self.draw(n)
+
+    def of_module(self, module, n):
+        return self.draw(n)
+
+
+class DrawingByGlobal(nn.Linear):
+    def sample(self, n):
+        return draws(GLOBAL[0], n)
+
+
+def draws(data, n):
+    for index in range(n):
+        data[index]
+    return torch.zeros(n, 1, 2, 2)
+
+
+def drawing_by_default(data):
+    def sample(module, n, source=data):
+        return draws(source, n)
+
+    return sample
+
+
+def global_method(data):
+    GLOBAL[:] = [data]
+    return DrawingByGlobal(1, 1)
+
+
+GLOBAL = [None]
+WAYS = {
+    "closure": lambda data: lambda module, n: draws(data, n),
+    "default argument": drawing_by_default,
+    "bound object": lambda data: Drawing(functools.partial(draws, data)).of_module,
+    "callable object": lambda data: Drawing(functools.partial(draws, data)),
+    "partial": lambda data: functools.partial(lambda module, n, data: draws(data, n), data=data),
+    "method of the module": global_method,
+}
+ASIDE = ("cache", "children of", "itertools", "iterator of", "lru_cache")
+"""What is set aside, so that nothing moves; of a cached_property the value moves."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("state", [x for x in STATES if x != "lines of a text file"])
+def test_what_a_sample_function_changes_is_put_back_and_named(state, way):
+    said = []
+
+    def draw(data):
+        sample = WAYS[way](data)
+        own = isinstance(sample, DrawingByGlobal)
+        module = sample if own else nn.Linear(1, 1)
+        sampler = Sampler(4, sample_fn=None if own else sample)
+        with prove_unchanged(Trained(module), said.append), preserve_rng():
+            sampler.draw(SampledModel(module, torch.device("cpu")), range(4))
+
+    assert seen(STATES[state], draw) == seen(STATES[state], lambda data: None)
+    assert any("put back as it was" in text for text in said) or state.startswith(ASIDE)
+
+
+@pytest.mark.parametrize("options", [{}, {"maxsize": 3}, {"maxsize": None}])
+def test_a_cache_gives_a_sample_function_what_it_holds_and_keeps_nothing_of_it(options):
+    @functools.lru_cache(**options)
+    def network(*args, **given):
+        return object()
+
+    calls = [((1,), {}), (("a", 2), {}), (((1, 2),), {"b": 3, "c": None})]
+    held = [network(*args, **given) for args, given in calls]
+
+    def sample(module, n):
+        assert [network(*args, **given) for args, given in calls] == held
+        assert network("new") is network("new")
+        return torch.zeros(n, 1, 2, 2)
+
+    before = network.cache_info()
+    with prove_unchanged(Trained(nn.Linear(1, 1)), pytest.fail), preserve_rng():
+        sampler = Sampler(4, sample_fn=sample)
+        sampler.draw(SampledModel(nn.Linear(1, 1), torch.device("cpu")), range(4))
+    assert network.cache_info() == before
+
+
+class SharedCache(Images):
+    """Keeps images where all of its loader's workers see them; one that was never kept would be black."""
+
+    def __init__(self, number, images):
+        self.kept, self.images = number, images
+
+    def __len__(self):
+        return 200
+
+    def state(self, index):
+        if not self.kept[index]:
+            self.images[index] = 1 + random.random()
+            self.kept[index] = 1
+        return float(self.images[index])
+
+
+def ctypes_array(kind):
+    return multiprocessing.get_context("fork").Array(kind, 200)
+
+
+SHARED = {
+    "arrays": lambda: SharedCache(ctypes_array("i"), ctypes_array("d")),
+    "arrays of NumPy": lambda: SharedCache(
+        np.frombuffer(ctypes_array("i").get_obj(), np.int32), np.frombuffer(ctypes_array("d").get_obj())
+    ),
+    "tensors": lambda: SharedCache(torch.zeros(200).share_memory_(), torch.zeros(200).share_memory_()),
+    "lists of a manager": lambda: SharedCache(manager().list([0] * 200), manager().list([0.0] * 200)),
+    "dicts of a manager": lambda: SharedCache(
+        manager().dict(dict.fromkeys(range(200), 0)), manager().dict(dict.fromkeys(range(200), 0.0))
+    ),
+}
+
+
+def contents(data):
+    return [[float(kept[index]) for index in range(200)] for kept in (data.kept, data.images)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [False, True], ids=["read", "failed"])
+@pytest.mark.parametrize("shared", SHARED)
+def test_memory_that_the_monitors_own_workers_share_is_put_back_once_they_are_gone(shared, fails):
+    data = SHARED[shared]()
+    source = ImageSet(DataLoader(data, 10, num_workers=2, multiprocessing_context="fork"), None, "the data")
+    before = contents(data)
+
+    def progress(batches, description):
+        for batch in batches:
+            assert any(contents(data)[0])
+            if fails:
+                raise KeyError("no disk")
+            yield batch
+
+    with pytest.raises(KeyError) if fails else nullcontext():
+        source.read(range(len(data)), progress)
+    assert contents(data) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("shared", SHARED)
+def test_memory_that_workers_of_the_training_write_is_left_to_them_and_named(shared, persistent):
+    data = SHARED[shared]()
+    loader = DataLoader(data, 10, num_workers=2, multiprocessing_context="fork", persistent_workers=persistent)
+    batches = iter(loader)
+    seen = [next(batches)]
+    said = []
+    with preserve_data({"the data": loader}, said.append):
+        seen += [next(batches) for _ in range(5)]  # as prefetched meanwhile
+    assert said == []
+    with preserve_data({"the data": loader}, said.append):
+        ImageSet(loader, None, "the data").read(range(len(data)))
+    assert "cannot be put back" in said[0]
+    assert "`real_images=`" in said[0]
+    seen += list(batches)
+    assert len(seen) == 20
+    assert min(float(image.min()) for image in seen) >= 100  # no black one
+
+
+@pytest.mark.parametrize("kind", ["stdout", "pipe", "w", "w+", "a"])
 def test_files_that_a_dataset_writes_stay_its_own(tmp_path, kind, capfd):
     read, write = os.pipe()
-    with os.fdopen(write, "w") as pipe, (tmp_path / "log.txt").open("w") as log:
+    path = tmp_path / "log.txt"
+    with os.fdopen(write, "w") as pipe, path.open(kind if kind in ("w", "w+") else "a") as log:
         data = dataset(
-            lambda: {"stdout": sys.stdout, "pipe": pipe, "log": log}[kind], lambda self, i: self.kept.write("x")
+            lambda: {"stdout": sys.stdout, "pipe": pipe}.get(kind, log), lambda self, i: self.kept.write("x")
         )()
         assert len(ImageSet(data, None, "the training data").read(range(3))) == 3
+        log.write("y")
     os.close(read)
+    assert path.read_text() == ("y" if kind in ("stdout", "pipe") else "xxxy")
+
+
+@pytest.mark.parametrize("mode", ["w", "w+", "a", "wb"])
+def test_files_that_a_sample_function_writes_stay_as_they_are(tmp_path, mode):
+    path, line = tmp_path / "log.txt", b"x" if mode == "wb" else "x"
+    with path.open(mode) as log, prove_unchanged(Trained(nn.Linear(1, 1)), pytest.fail), preserve_rng():
+        sampler = Sampler(4, sample_fn=lambda module, n: log.write(line) * torch.zeros(n, 1, 2, 2))
+        for _ in range(2):
+            sampler.draw(SampledModel(nn.Linear(1, 1), torch.device("cpu")), range(4))
+    assert path.read_text() == "xx"
 
 
 @pytest.mark.parametrize("state", STATES)

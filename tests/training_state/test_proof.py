@@ -123,7 +123,7 @@ def test_memory_for_copies_is_a_quarter_of_what_is_free():
 
 def test_what_another_process_moved_is_named():
     said = []
-    with prove_unchanged(Trained(nn.Linear(1, 1)), said.append, lambda own: [own, (["parameter far"], [])]):
+    with prove_unchanged(Trained(nn.Linear(1, 1)), said.append, lambda own: [own, [(["parameter far"], [])]]):
         pass
     assert "parameter far" in said[0]
 

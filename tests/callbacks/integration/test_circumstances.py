@@ -127,6 +127,7 @@ class Own(Callback):
 def test_containers_of_each_callback_of_the_user_count(tmp_path):
     first, second = Own(values=[1], count=3), Own(values=[2], other=object())
     worked_on, checkpoint = Own(values=[3], worker=threading.Thread()), ModelCheckpoint(dirpath=tmp_path)
-    found = callbacks_with_state(trainer(tmp_path, first, second, worked_on, plain(), checkpoint))
+    found, states = callbacks_with_state(trainer(tmp_path, first, second, worked_on, plain(), checkpoint))
     assert found.pop("ModelCheckpoint") is checkpoint
     assert list(found.values()) == [[1], [2]]
+    assert list(states) == ["the attributes of Own 0", "the attributes of Own 1"]
