@@ -74,4 +74,6 @@ def band_finding(found: BandEnergy) -> list[Finding]:
 
 
 def _ratio(energy: float, of: str = "") -> str:
-    return f"{100 * energy:.0f} %{of}" if energy < 2 else f"{energy:.2g} times"
+    if energy < 2:
+        return f"{100 * energy:.0f} %{of}"
+    return f"{energy:.0f} times" if energy >= 10 else f"{energy:.2g} times"

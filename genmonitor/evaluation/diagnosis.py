@@ -20,7 +20,7 @@ from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.band_energy_test import BandEnergy
-from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area
+from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.explain import Explained
@@ -110,7 +110,11 @@ class Diagnosis:
         whole = next((x for x in self.areas.values() if bool(x.mask.all())), None)
         if whole is None:
             return {}
-        explained = min(1.0, max((x.of_image for x in self.areas.values()), default=0.0))
+        first = self.findings[0]
+        explained = sum(kind.share for kind in first.kinds)
+        if explained and first.area.mask is not None and not bool(first.area.mask.all()):
+            explained = self.areas[first.area.name].of_image if first.area.name in self.areas else 0.0
+        explained = min(1.0, explained)
         values = {"p_finding": self.p, "spread": whole.spread, "nearest": whole.nearest, "explained": explained}
         values["proportions"] = min(whole.proportions, max(0.0, 1.0 - explained))
         values |= {} if self.singles is None else self.singles.values()
@@ -335,6 +339,8 @@ def _diagnosed(
         p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
         # where areas explain most of the image, a fault of all of it would say the same less exactly
         tried, p = models, None
+        if everywhere and _is_everywhere(areas.values(), images):
+            areas, findings = {}, []
         if everywhere and drawn is not None and _suffice(areas.values()):
             tried, p = (), float(drawn["p"])
         elif p_map is not None:
@@ -387,13 +393,23 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
             return areas  # weights fit a fault of an area too
         # part of the image that one fault's area is at most, and part of its distance that all around it has at most
         local = float(first.mask.double().mean()) < 0.5
-        if local and diagnose_area(images, ~first.mask, ()).distance < 0.25 * first.distance:
+        if local and distance_around(images, first.mask) < 0.25 * first.distance:
             # weights imitate what is wrong there alone
             sentence = text.explained_sentence(areas[0].area.name, whole.kinds, whole.p or 0.0)
             return [replace(whole, area=areas[0].area, text=sentence), *areas[1:]]
     said = {kind.name for kind in whole.kinds}
     later = findings[findings.index(whole) + 1 :]
     return [x for x in findings if x not in later or not x.kinds or x.kinds[0].name not in said]
+
+
+def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
+    """Return True if all around some areas differs like them, so that their place is no news and may be chance."""
+    if not areas:
+        return False
+    around = distance_around(images, torch.stack([x.mask for x in areas]).any(0))
+    # part of the distance of areas that what is around them has: up to 0.1 for faults of a place, 0.8 for a GAN of
+    # digits whose area changed with the order of the images
+    return around >= 0.5 * max(x.distance for x in areas)
 
 
 def _suffice(areas: Collection[AreaDiagnosis]) -> bool:

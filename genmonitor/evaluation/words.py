@@ -11,6 +11,8 @@ from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
 from genmonitor.functional.diagnosis.readings import Said
 
+NEAREST = 0.3
+"""Share from which the nearest kind is a remark: with less, another order of the images brings another kind."""
 USUAL = 0.5
 """Share from which a cause is called the usual one, and not a possible one."""
 
@@ -37,8 +39,8 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
     """Say that an area differs and that nothing explains it, or too little differs to be sure of the kind.
 
     Example:
-        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.08), 0.005)
-        'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 8 %; p = 0.005).'
+        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.38), 0.005)
+        'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 38 %; p = 0.005).'
         >>> unexplained_sentence("whole image", FaultKind("blurred", 0.2, "px", 0.9), 0.02)
         'Whole image: a difference too small to name its kind (the nearest: blurred, σ 0.2 px; p = 0.02).'
     """
@@ -46,7 +48,7 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
         nearest = with_strength(best)
         return f"{capitalized(place)}: a difference too small to name its kind (the nearest: {nearest}; {format_p(p)})."
     tried = ""
-    if best and best.share > 0:
+    if best and best.share >= NEAREST:
         tried = f"the best, {best.name.replace('_', ' ')}, explains {percent(best.share)}; "
     return f"{capitalized(place)}: no simple fault explains what is wrong there ({tried}{format_p(p)})."
 
@@ -64,8 +66,8 @@ def readings_sentence(place: str, readings: Sequence[Said], p: float, best: Faul
     first, *others = map(str, readings)
     said = "; ".join([f"{first[:-1]}; {format_p(p)})", *others])
     near = ""
-    if best and best.share > 0:
-        near = f" Nearest kind: {with_strength(best)}, which explains {percent(best.share)}."
+    if best and best.share >= NEAREST:
+        near = f" Nearest kind: {with_strength(best)} ({percent(best.share)} closer)."
     return f"{capitalized(place)}: {said}.{near}"
 
 

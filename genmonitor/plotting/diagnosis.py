@@ -95,9 +95,9 @@ def diagnosis_figure(
 
 
 def _lines(text: str, length: int) -> list[str]:
-    """Break a text into three lines at most, of so many characters each; a p-value stays in one."""
-    whole = re.sub(r"p ([=<≤]) ", "p\u00a0\\1\u00a0", printable(text, 3 * length))
-    lines = textwrap.wrap(whole, length, max_lines=3, placeholder="…")
+    """Break a text into four lines at most, of so many characters each; a p-value stays in one."""
+    whole = re.sub(r"p ([=<≤]) ", "p\u00a0\\1\u00a0", printable(text, 4 * length))
+    lines = textwrap.wrap(whole, length, max_lines=4, placeholder="…")
     return [line.replace("\u00a0", " ") for line in lines]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 import genmonitor
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import Finding
-from genmonitor.functional.diagnosis.readings import Look, Reading
+from genmonitor.functional.diagnosis.readings import READINGS, Look, Reading
 from genmonitor.functional.permutation import LEVEL
 
 N = 200
@@ -254,8 +254,8 @@ def test_parts_of_the_distance_add_up_to_all_of_it() -> None:
 def test_readings_are_said_where_no_kind_is_right() -> None:
     generator = torch.Generator().manual_seed(0)
     fake = disks(N, 1)
-    chosen = torch.rand(N, 1, 16, 16, generator=generator) < 0.03
-    found = diagnose(torch.where(chosen, 1.0, fake), disks(N, 2)).findings[0]
+    fake[torch.arange(N), :, torch.randint(16, (N,), generator=generator)] = 1.0  # a bright line
+    found = diagnose(fake, disks(N, 2)).findings[0]
     assert not found.kinds
     assert "no simple fault" not in found.text
     assert re.search(r"[a-z ]+ [\d.]+( %)?, real [\d.]+( %)? \(in \d+ % of the images; p = ", found.text)
@@ -494,3 +494,28 @@ def test_noise_that_nobody_sees_does_not_hide_what_is_seen():
     found = diagnose(fake, flat[1]).findings[0]
     assert found.kinds[0].name == "faded"
     assert "noisy" not in [kind.name for kind in found.kinds]
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.6])
+def test_no_place_is_said_where_all_around_it_differs_as_much(strength: float) -> None:
+    """Another order of the images would bring another place."""
+    generator = torch.Generator().manual_seed(0)
+    fake, real = disks(N, 1), disks(N, 2)
+    fake[:, :, 8:, :8] += 0.15 * torch.randn(N, 1, 8, 8, generator=generator)
+    around = torch.ones(16, 16, dtype=torch.bool)
+    around[8:, :8] = False
+    fake[:, :, around] += strength * 0.15 * torch.randn(N, 1, int(around.sum()), generator=generator)
+    found = diagnose(fake, real).findings[0]
+    assert found.area.name.startswith("whole image" if strength else "lower left")
+    assert found.kinds[0].name == "noisy"
+
+
+def test_readings_that_nobody_sees_as_such_come_last() -> None:
+    generator = torch.Generator().manual_seed(0)
+    colors = disks(N, 1).repeat(1, 3, 1, 1), disks(N, 2).repeat(1, 3, 1, 1)
+    fake = colors[0] + 0.03 * torch.randn(N, 3, 16, 16, generator=generator)
+    read = diagnose(fake, colors[1], fault_models=[]).areas["whole image"].readings
+    indirect = [x.reading.indirect for x in read]
+    assert not indirect[0]
+    assert indirect == sorted(indirect)
+    assert any(x.indirect for x in READINGS)

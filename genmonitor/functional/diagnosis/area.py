@@ -130,6 +130,13 @@ def _by_surroundings(
     return found if found.explained and found.explained.named and found.explained.share >= IDENTIFIED else None
 
 
+def distance_around(images: Images, mask: Tensor) -> float:
+    """Return how far from real images all is that is around an area [H, W]; 0 where no more than chance."""
+    if bool(mask.all()) or _permutation_p(images, ~mask, around=False) > SURE:
+        return 0.0
+    return sides(images, ~mask, all_views(images.halves[0][1], ~mask))[1].left(())
+
+
 def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Faults) -> float:
     """Return what faults of an area explain of the whole image's distance."""
     fake, real = images.halves[1]

@@ -23,8 +23,9 @@ from genmonitor.functional.diagnosis.readings import read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import standardized_difference
 from genmonitor.functional.permutation import LEVEL
 
-IDENTIFIED = 0.5
-"""What they must explain to be what is wrong, rather than the nearest there is."""
+IDENTIFIED, NEARLY_ALL = 0.5, 0.95
+"""What they must explain to be what is wrong, rather than the nearest there is: where nothing else is left to see, and
+where something is."""
 SURE = LEVEL / 5
 """Largest p-value at which half of the distance is enough to be named, without a relative similarity test."""
 NEAR, RIVAL = 0.1, 0.05
@@ -59,8 +60,8 @@ class Explained:
 
     @property
     def identified(self) -> bool:
-        """True if they are what is wrong, rather than the nearest there is: nothing is left to see."""
-        return self.named and self.share >= IDENTIFIED and not self.leaves
+        """True if they are what is wrong, rather than the nearest there is."""
+        return self.named and self.share >= (NEARLY_ALL if self.leaves else IDENTIFIED)
 
 
 def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:

@@ -86,6 +86,7 @@ class Reading:
         least_side: of the images that have it, in pixels.
         needs_color: True if gray images lack it.
         needs_place: True if it compares the same places of images.
+        indirect: True if nobody sees it as such, so that it is said after the others.
         of_set: True if it compares an image with the others of its set, so that weights of these change it.
     """
 
@@ -96,6 +97,7 @@ class Reading:
     least_side: ClassVar[int] = 4
     needs_color: ClassVar[bool] = False
     needs_place: ClassVar[bool] = False
+    indirect: ClassVar[bool] = False
     of_set: ClassVar[bool] = False
 
     def of(self, look: Look) -> Tensor:
@@ -106,5 +108,5 @@ class Reading:
         """Say a value."""
         if self.unit == "%":
             return f"{100 * number:.0f} %"
-        digits = 0 if abs(number) >= 10 else 2
-        return f"{round(number, digits) + 0.0:.{digits}f} {self.unit}".strip()
+        digits = 0 if abs(number) >= 10 or float(number).is_integer() else 2
+        return f"{round(number, digits) + 0.0:.{digits}f} {self.unit}".strip().replace("-", "−")

@@ -154,7 +154,7 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
     alike = (within.T @ within) / within.norm(dim=0).clamp_min(1e-12).outer(within.norm(dim=0).clamp_min(1e-12))
     index = {id(x): i for i, x in enumerate(readings)}
     out: list[Said] = []
-    for candidate in sorted(found, key=lambda x: -x.size):
+    for candidate in sorted(found, key=lambda x: (x.reading.indirect, -x.size)):
         # rank correlation within both sets from which two readings say the same
         same = [x for x in out if abs(float(alike[index[id(x.reading)], index[id(candidate.reading)]])) >= 0.6]
         family = [x for x in out if x.reading.family == candidate.reading.family]

@@ -128,6 +128,7 @@ class NumberOfColors(Reading):
     """Colors where each channel is rounded to 16 steps."""
 
     name, family, visible = "number of colors", "color", 10.0
+    indirect = True
 
     def of(self, look: Look) -> Tensor:
         steps = (16 * look.images[:, :3].clamp(0, 1)).round().long()
@@ -142,6 +143,7 @@ class CommonValues(_Tone):
     """Pixels that have one of the image's eight most common values."""
 
     name, unit, visible = "pixels of the eight commonest values", "%", 0.2
+    indirect = True
 
     def of(self, look: Look) -> Tensor:
         steps = (255 * look.gray.clamp(0, 1)).round().long().flatten(1)
