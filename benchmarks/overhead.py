@@ -104,7 +104,8 @@ def case(
             trainer.fit(make(), data(folder))
         evaluated = [record["epoch"] for record in monitor.history]
         if evaluated != list(range(0, EPOCHS, EVERY)):
-            raise RuntimeError(f"Expected {-(-EPOCHS // EVERY)} evaluations, but got {evaluated}. What warnings say why?")
+            due = len(range(0, EPOCHS, EVERY))
+            raise RuntimeError(f"Expected {due} evaluations, but got {evaluated}. What warnings say why?")
         sampling, measuring = (
             statistics.mean(monitor.history[i][f"{part}_seconds"] for i in COUNTED) for part in ("sampling", "metric")
         )
