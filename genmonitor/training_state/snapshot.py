@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import copy
 import ctypes
-import gc
 import itertools
 import operator
 import pickle
@@ -134,7 +133,8 @@ class Snapshot:
         ours: True to put back objects of this package, and of classes that derive from its own.
         data: True for data that are read. Random generators, functions and the global variables that they name count
             too, caches of `functools` are set aside, and an iterator that cannot start again refuses to go on.
-        code: True for functions that draw samples: as data, but such an iterator and text files go on.
+        code: True for functions that draw samples: as data, but such an iterator and text files go on, and caches keep
+            what they hold, such as a network that is loaded once.
 
     Attributes:
         generators: random generators that were found in data.
@@ -285,7 +285,7 @@ class Snapshot:
         place = partial(_place, name)
         aside = {key: _stand_in(place(key), value) for key, value in before.items()} if self._data else {}
         for key, stand_in in aside.items():
-            if stand_in is not None and not (self._code and isinstance(stand_in, (_UsedUp, _Reopened))):
+            if stand_in is not None and not (self._code and isinstance(stand_in, (_UsedUp, _Reopened, CACHED))):
                 self._entries.append(_Entry(place(key), lambda: None, partial(names.bind, key, before[key])))
                 names.bind(key, stand_in)
         moved = partial(names.moved, before)
@@ -294,7 +294,6 @@ class Snapshot:
         )
         for key, value in before.items():
             yield place(key), _inside(value) if self._data else value
-            yield from ((place(key), result) for _, result in _results(value))
 
     def _items(self, name: str, thing: Any) -> Iterator[tuple[str, Any]]:
         """Remember the items of a container; yield them."""
@@ -519,7 +518,7 @@ def _stand_in(name: str, value: Any) -> Any:
         inside = _stand_in(name, value.fget)
         return None if inside is None else value.getter(inside)
     if isinstance(value, CACHED):
-        return _cache_apart(value)
+        return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, RESTARTED):
         return _going_on_alone(value, name)
     if isinstance(value, TextIOWrapper) and _hides_position(value):
@@ -527,36 +526,6 @@ def _stand_in(name: str, value: Any) -> Any:
     if isinstance(value, Iterator) and type(value).__module__ in ITERATING:
         return _UsedUp(name, type(value).__name__)
     return None
-
-
-def _results(cached: Any) -> list[tuple[Any, Any]]:
-    """Return the keys of the calls that a cache of `functools` remembers, and their results, the oldest first."""
-    if not isinstance(cached, CACHED):
-        return []
-    held = gc.get_referents(cached)  # Python has no other way to them
-    end = max(i for i, x in enumerate(held) if type(x) is dict and x is not vars(cached))
-    links = {type(link) for link in held[end].values()}
-    if cached.cache_parameters()["maxsize"] is None:
-        return list(held[end].items())
-    calls = [x for x in held[1:end] if not any(x is link for link in links)]
-    return list(zip(calls[::2], calls[1::2], strict=True))
-
-
-def _cache_apart(cached: Any) -> Any:
-    """Return another cache that remembers the same results, and forgets further ones with itself."""
-    options = cached.cache_parameters()
-    known = [] if options["typed"] else _results(cached)
-    waiting = [result for _, result in known]
-    call = cached.__wrapped__
-    apart = lru_cache(**options)(lambda *args, **given: waiting.pop(0) if waiting else call(*args, **given))
-    mark = [x for x in gc.get_referents(cached) if type(x) is object][-1]  # before arguments by name
-    for key, _ in known:
-        args = key if isinstance(key, tuple) else (key,)
-        end = next((i for i, x in enumerate(args) if x is mark), len(args))
-        apart(*args[:end], **dict(zip(args[end + 1 :: 2], args[end + 2 :: 2], strict=True)))
-    waiting.clear()
-    vars(apart).update(vars(cached))
-    return apart
 
 
 def _going_on_alone(iterator: Any, name: str) -> Any:
