@@ -522,14 +522,15 @@ def _fine(area: Area, p: float | None) -> Finding:
 
 
 def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
-    """Return faults as data, the one that explains most first."""
+    """Return faults as data, the one that explains most first, without those that add next to nothing."""
     if explained is None:
         return ()
     kinds = []
     for (model, strength), share in zip(explained.faults, explained.shares, strict=True):
         name, size, unit = model.named(strength) if isinstance(model, Kind) else (model.name, strength, model.unit)
         kinds.append(FaultKind(name, float(size), unit, share))
-    return tuple(sorted(kinds, key=lambda kind: -kind.share))
+    kinds.sort(key=lambda kind: -kind.share)
+    return tuple(kind for kind in kinds if kind is kinds[0] or kind.share >= ADDS / 2)
 
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
