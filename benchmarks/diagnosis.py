@@ -31,7 +31,7 @@ from detection_images import source  # noqa: E402
 from diagnosis_faults import KINDS, OTHERS, PAIRS  # noqa: E402
 from diagnosis_generators import GENERATORS  # noqa: E402
 from diagnosis_images import SETS  # noqa: E402
-from diagnosis_kinds import PROPORTIONS, kind_row, nothing_row, pair_row, proportions_row, trained_row  # noqa: E402
+from diagnosis_kinds import PROPORTIONS, around_rows, kind_row, nothing_row, pair_row, proportions_row, trained_row  # noqa: E402
 from diagnosis_map import METHODS, STRENGTHS, N, level_row, map_row, region_row, seconds_rows  # noqa: E402
 from diagnosis_trainings import EVALUATIONS, TRAININGS, training  # noqa: E402
 from stamp import processor, stamp  # noqa: E402
@@ -39,6 +39,7 @@ from stamp import processor, stamp  # noqa: E402
 TABLES = (
     "kinds",
     "areas",
+    "around",
     "others",
     "pairs",
     "proportions",
@@ -112,6 +113,12 @@ class Tables:
         """Faults in an area that nobody tells."""
         title = "Runs in which the right kind is named first: planted in an area that the map must find"
         self._kinds(title, [name for name, fault in KINDS.items() if fault.local], local=True)
+
+    def around(self) -> None:
+        """Whether the place is news."""
+        title = "Distance of all around the areas of the map, as a part of theirs; from 0.5 on no place is said"
+        columns = ["what is wrong", "with areas", "least", "median", "of nine in ten at most", "most"]
+        table(title, columns, self.pool.submit(around_rows, self.cache, self.runs).result())
 
     def others(self) -> None:
         """Faults that no kind describes exactly."""

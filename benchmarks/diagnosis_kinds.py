@@ -14,13 +14,19 @@ import torch
 from diagnosis_faults import KINDS, OTHERS, Fault, missing_class, planted, random_area, wrong_proportions
 from diagnosis_generators import GENERATORS, HELD_OUT, samples
 from diagnosis_images import SETS, generator_of, image_set
-from diagnosis_map import N, overlap
+from diagnosis_map import N, overlap, sets_for
 from diagnosis_peers import benjamini_hochberg, fidelity, pixel_p_values
 from torch import Tensor
 
 from genmonitor import compare, diagnose
+from genmonitor._places import describe_place
 from genmonitor.evaluation import RegionSettings
+from genmonitor.evaluation.diagnosis import MOSTLY_ALL
 from genmonitor.evaluation.findings import FaultKind, Finding
+from genmonitor.functional.areas import significant_areas
+from genmonitor.functional.diagnosis.area import diagnose_area, distance_around
+from genmonitor.functional.diagnosis.images import Images
+from genmonitor.functional.discrepancy_map import discrepancy_map
 
 WITH_CLASSES = ("digits", "clothes", "faces", "scenes")
 AS_GOOD = 0.9
@@ -181,6 +187,40 @@ def proportions_row(name: str, runs: int) -> list[str]:
             found += [] if said.findings[0].fine else [said.proportions]
         cells.append(f"{100 * median(found):.0f} %" if found else "")
     return [name, *cells]
+
+
+def around_rows(cache: Path, runs: int) -> list[list[str]]:
+    """Return how far all around the areas of the map is from real images, as a part of how far these are."""
+    sides: dict[str, list[tuple[Tensor, Tensor]]] = {"planted in an area": []}
+    for name, fault in ((name, fault) for name, fault in KINDS.items() if fault.local):
+        for of_set in sets_for(fault.color):
+            generator = generator_of("around", name, of_set)
+            for run in range(runs):
+                fake, real = image_set(of_set).draw(N, generator)
+                area = random_area(*fake.shape[2:], generator)
+                sides["planted in an area"].append((planted(fault, fake, fault.strengths[1], area, run), real))
+    for name in GENERATORS:
+        for of_set in GENERATORS[name][1]:
+            fake, real = samples(name, of_set, 0, N, cache), image_set(of_set).images.clamp(0, 1)[-N:]
+            sides.setdefault(name, []).append((fake, real))
+    rows = []
+    for name, pairs in sides.items():
+        parts = [part for pair in pairs if (part := _part_around(*pair)) is not None]
+        quantiles = np.quantile(parts, (0, 0.5, 0.9, 1)) if parts else []
+        rows.append(
+            [name, f"{len(parts)} of {len(pairs)}", *(f"{x:.2f}" for x in quantiles), *[""] * (4 * (not parts))]
+        )
+    return rows
+
+
+def _part_around(fake: Tensor, real: Tensor) -> float | None:
+    images = Images.of(fake, real, 0, ())
+    drawn = discrepancy_map(images.fake, images.real)
+    masks = [mask for mask in significant_areas(drawn) if describe_place(mask) not in MOSTLY_ALL]
+    if not masks:
+        return None
+    areas = [diagnose_area(images, mask, (), p=float(drawn["p_map"][mask].min())) for mask in masks]
+    return max(0.0, distance_around(images, torch.stack(masks).any(0))) / max(x.distance for x in areas)
 
 
 def nothing_row(of_set: str, runs: int) -> list[str]:

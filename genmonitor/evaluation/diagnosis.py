@@ -327,7 +327,7 @@ def _diagnosed(
         (_, real_a), (fake_b, real_b) = images.halves
         image = Distance.of(real_a, all_views(real_a, whole), min(len(fake_b), len(real_b)))
     areas: dict[str, AreaDiagnosis] = {}
-    findings = []
+    findings: list[Finding] = []
 
     def repeats_another(mask: Tensor) -> bool:
         # intersection over union from which two areas are one
@@ -407,8 +407,8 @@ def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
     if not areas:
         return False
     around = distance_around(images, torch.stack([x.mask for x in areas]).any(0))
-    # part of the distance of areas that what is around them has: up to 0.1 for faults of a place, 0.8 for a GAN of
-    # digits whose area changed with the order of the images
+    # part of the distance of areas that what is around them has: at most 0.16 for nine of ten faults planted in a
+    # place (benchmarks/diagnosis.md), 0.8 for a GAN of digits whose area changed with the order of the images
     return around >= 0.5 * max(x.distance for x in areas)
 
 

@@ -82,7 +82,7 @@ def prove_unchanged(
 def preserve_code(functions: Mapping[str, Any], module: nn.Module) -> Iterator[None]:
     """Put back what functions of the user's own change elsewhere than in a module, and let the proof around name it.
 
-    That is what closures, global variables, default arguments, bound objects and caches hold, theirs and those of
+    That is what closures, global variables, default arguments and bound objects hold, theirs and those of
     the module's methods.
 
     Args:
