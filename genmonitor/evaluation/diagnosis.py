@@ -403,7 +403,7 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
 
 
 def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
-    """Return True if all around some areas differs like them, so that their place is no news and may be chance."""
+    """Return True if all around some areas differs like them: another order of the images may bring other areas."""
     if not areas:
         return False
     around = distance_around(images, torch.stack([x.mask for x in areas]).any(0))
