@@ -283,9 +283,9 @@ class Snapshot:
         """Remember what names are bound to, and set aside what reading would use up; yield it."""
         before = dict(names.read())
         place = partial(_place, name)
-        aside = {key: _stand_in(place(key), value) for key, value in before.items()} if self._data else {}
-        for key, stand_in in aside.items():
-            if stand_in is not None and not (self._code and isinstance(stand_in, (_UsedUp, _Reopened, CACHED))):
+        used = {key: x for key, x in before.items() if self._data and (isinstance(x, RESTARTED) or not self._code)}
+        for key, value in used.items():
+            if (stand_in := _stand_in(place(key), value)) is not None:
                 self._entries.append(_Entry(place(key), lambda: None, partial(names.bind, key, before[key])))
                 names.bind(key, stand_in)
         moved = partial(names.moved, before)

@@ -14,8 +14,13 @@ from torch import Tensor
 
 import genmonitor
 from genmonitor import PixelPartition, diagnose
-from genmonitor.evaluation import Finding
-from genmonitor.functional.diagnosis.readings import READINGS, Look, Reading
+from genmonitor.evaluation import Finding, words
+from genmonitor.evaluation.diagnosis import _kinds
+from genmonitor.evaluation.findings import FaultKind
+from genmonitor.functional.diagnosis.explain import Explained
+from genmonitor.functional.diagnosis.fit import PutFault
+from genmonitor.functional.diagnosis.kinds import KINDS
+from genmonitor.functional.diagnosis.readings import READINGS, Look, Reading, Said
 from genmonitor.functional.permutation import LEVEL
 
 N = 200
@@ -519,3 +524,36 @@ def test_readings_that_nobody_sees_as_such_come_last() -> None:
     assert not indirect[0]
     assert indirect == sorted(indirect)
     assert any(x.indirect for x in READINGS)
+
+
+@pytest.mark.parametrize(
+    ("share", "leaves", "named", "identified"),
+    [
+        (0.5, 0, True, True),
+        (0.94, 2, True, False),
+        (0.96, 2, True, True),
+        (0.49, 0, True, False),
+        (1.0, 0, False, False),
+    ],
+)
+def test_a_kind_is_what_is_wrong_if_next_to_nothing_is_left(
+    share: float, leaves: int, named: bool, identified: bool
+) -> None:
+    assert Explained((), (share,), leaves, named).identified is identified
+
+
+SAID = Said(READINGS[0], 0.5, 0.1, 1.0, 0.001, torch.arange(3), torch.arange(3))
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.29, False), (0.31, True)])
+def test_a_nearest_kind_is_said_from_a_share_on_that_another_order_keeps(share: float, said: bool) -> None:
+    kind = FaultKind("blurred", 0.6, "px", share)
+    of_readings = words.readings_sentence("center", [SAID], 0.001, kind)
+    assert ("Nearest kind: blurred, σ 0.6 px (31 % closer)." in of_readings) is said
+    assert ("the best, blurred" in words.unexplained_sentence("center", kind, 0.001)) is said
+
+
+def test_a_second_fault_that_adds_next_to_nothing_is_not_said() -> None:
+    faults = tuple(PutFault(KINDS[name](), 0.1) for name in ("noisy", "faded", "brighter"))
+    assert [kind.share for kind in _kinds(Explained(faults, (0.01, 0.9, 0.06)))] == [0.9, 0.06]
+    assert [kind.share for kind in _kinds(Explained(faults[:1], (0.01,)))] == [0.01]

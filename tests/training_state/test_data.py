@@ -13,6 +13,7 @@ import sys
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from contextlib import nullcontext
+from queue import SimpleQueue
 from tempfile import NamedTemporaryFile
 
 import numpy as np
@@ -486,19 +487,38 @@ def test_what_a_sample_function_changes_is_put_back_and_named(state, way):
     assert any("put back as it was" in text for text in said) or state.startswith(ASIDE)
 
 
-def test_a_network_that_a_sample_function_loads_once_is_not_loaded_again():
+class LoadsOnce(nn.Linear):
+    """Holds networks that are loaded by a cached function of the class."""
+
+    @staticmethod
     @functools.cache
-    def network():
+    def static():
         return object()
 
+    @classmethod
+    @functools.cache
+    def of_class(cls):
+        return object()
+
+    @property
+    @functools.cache  # noqa: B019
+    def own(self):
+        return object()
+
+
+@pytest.mark.parametrize("kind", ["function", "static", "of_class", "own"])
+def test_a_network_that_sampling_loads_once_is_not_loaded_again(kind):
+    module, used = LoadsOnce(1, 1), SimpleQueue()
+    load = functools.cache(lambda: object())
+
     def sample(module, n):
-        return torch.zeros(n, 1, 2, 2) if network() else None
+        used.put(load() if kind == "function" else module.own if kind == "own" else getattr(module, kind)())
+        return torch.zeros(n, 1, 2, 2)
 
     for _ in range(2):
-        with prove_unchanged(Trained(nn.Linear(1, 1)), pytest.fail), preserve_rng():
-            sampler = Sampler(4, sample_fn=sample)
-            sampler.draw(SampledModel(nn.Linear(1, 1), torch.device("cpu")), range(4))
-    assert network.cache_info().misses == 1
+        with prove_unchanged(Trained(module), pytest.fail), preserve_rng():
+            Sampler(4, sample_fn=sample).draw(SampledModel(module, torch.device("cpu")), range(4))
+    assert len({used.get() for _ in range(used.qsize())}) == 1
 
 
 class SharedCache(Images):

@@ -22,7 +22,7 @@ from genmonitor.evaluation.regions.metrics import Compared, RealRegions, RegionM
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.discrepancy import group_names, view_kernels, views_state
-from genmonitor.images.image_set import ImageSet, fingerprint
+from genmonitor.images.image_set import MAX_HELD, ImageSet, fingerprint
 from genmonitor.images.split import DRAWS, RealSplit, split_reference
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.chunking import MEMORY_BUDGET
@@ -190,6 +190,8 @@ class RegionFinder:
 
         def measure(draws: Tensor) -> Iterator[dict[str, float]]:
             measures: Iterable[RegionMeasures]
+            if len(drawn) < DRAWS * n and 4 * len(drawn) * math.prod(drawn.shape) <= MAX_HELD:
+                drawn.read()  # once, as the draws overlap
             if one_pass(drawn, n, len(real)):
                 measures = compared.of_draws(self.to_sites(drawn.read().to(device)), draws)
             else:

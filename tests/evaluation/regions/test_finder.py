@@ -88,6 +88,21 @@ def test_baseline_is_the_same_in_one_pass_and_draw_by_draw(found, monkeypatch):
     assert found.chance == pytest.approx(one_by_one.chance, rel=1e-5)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_images_of_draws_that_overlap_are_read_once(together, monkeypatch):
+    monkeypatch.setattr("genmonitor.evaluation.regions.finder.one_pass", lambda *_: together)
+    used, read = split(), []
+    loader = type(used.baseline).loader
+
+    def counting(images, indices, size):
+        read.extend(indices if images is used.baseline else [])
+        return loader(images, indices, size)
+
+    monkeypatch.setattr(type(used.baseline), "loader", counting)
+    finder().find(used, CPU)
+    assert len(read) <= 2 * len(used.baseline)  # for the views too
+
+
 def test_views_come_from_real_images_that_are_not_compared(found):
     used = split()
     assert not set(used.baseline.indices) & set(used.comparison.indices)
