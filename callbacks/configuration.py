@@ -24,13 +24,13 @@ def check_configuration(
     """Refuse what cannot work.
 
     Args:
-        monitor: the monitor.
-        others: all monitors of the Trainer.
-        trainer: runs the monitor.
-        pl_module: is evaluated.
+        monitor: The monitor.
+        others: All monitors of the Trainer.
+        trainer: Runs the monitor.
+        pl_module: Is evaluated.
 
     Raises:
-        ValueError: if there is no way to draw samples, the weights to evaluate are not there, the strategy splits the
+        ValueError: If there is no way to draw samples, the weights to evaluate are not there, the strategy splits the
             model in a way that is not supported, an encoder shares parameters with it, or two monitors log under the
             same names.
     """

@@ -46,27 +46,27 @@ class DisagreementMonitor(PromptedMonitor):
     a figure in TensorBoard, and a figure and a part of the run's file in its folder.
 
     Args:
-        prompts: strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
-        n_samples: images generated at each evaluation, a multiple of the number of prompts, so that every prompt counts
+        prompts: Strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
+        n_samples: Images generated at each evaluation, a multiple of the number of prompts, so that every prompt counts
             alike; None for the first one from 1000 on.
         reference: "data", "start" or "previous".
-        num_modes: how many modes of either sign are logged.
-        output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
+        num_modes: How many modes of either sign are logged.
+        output_encoder: A callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
+        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module.
-        kernel: of outputs, None for a Gaussian. Its gamma comes from real images where it has none.
-        prompt_kernel: of prompts. None for the cosine where `kernel` is one, else for a Gaussian, which takes its gamma
+        kernel: Of outputs, None for a Gaussian. Its gamma comes from real images where it has none.
+        prompt_kernel: Of prompts. None for the cosine where `kernel` is one, else for a Gaussian, which takes its gamma
             from the prompts or, without a `prompt_encoder`, keeps classes apart.
-        num_features: random features in place of exact kernels, see `PromptSplit`: for more than some 10,000 samples.
-        eta: weight of the reference, 1 for as much as the model.
-        prompt_key: for "data", where the prompts of real images are in a batch of `real_images` or, without them, of
+        num_features: Random features in place of exact kernels, see `PromptSplit`: for more than some 10,000 samples.
+        eta: Weight of the reference, 1 for as much as the model.
+        prompt_key: For "data", where the prompts of real images are in a batch of `real_images` or, without them, of
             the Trainer's data: None for the labels of (image, label), or "label" or "caption" and the like of a
             dictionary; else a key, an index or a callable.
-        seed: of the samples and of the choice of real images.
-        prefix: what log keys and files begin with; two monitors of a Trainer need different ones.
-        **options: those that all monitors share, by keyword: see `MonitorOptions`. Of the Trainer's `real_images` it
+        seed: Of the samples and of the choice of real images.
+        prefix: What log keys and files begin with; two monitors of a Trainer need different ones.
+        **options: Those that all monitors share, by keyword: see `MonitorOptions`. Of the Trainer's `real_images` it
             takes validation data if there are any, else training data.
 
     References:

@@ -51,28 +51,28 @@ class DiversityMonitor(PromptedMonitor):
     raise an alert.
 
     Args:
-        prompts: strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
+        prompts: Strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
             None for a generator without prompts: the modes drawn are then those of kernel PCA.
-        n_samples: images generated at each evaluation; None for 1000, or for one per prompt where there are more.
-        output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
+        n_samples: Images generated at each evaluation; None for 1000, or for one per prompt where there are more.
+        output_encoder: A callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
+        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module. Encoders of your own whose features of images and prompts can be
             compared say so by an attribute `space` of the same value.
-        kernel: of outputs, None for the cosine. A Gaussian needs `num_features`; its gamma comes from real images.
-        prompt_kernel: of prompts, None for the cosine.
-        num_features: random Fourier features of each Gaussian kernel.
-        rcond: see `ScendiScore`.
-        calibration: of the output encoder's features, from `genmonitor.functional.calibrate` or `W1KPCalibration.load`;
+        kernel: Of outputs, None for the cosine. A Gaussian needs `num_features`; its gamma comes from real images.
+        prompt_kernel: Of prompts, None for the cosine.
+        num_features: Random Fourier features of each Gaussian kernel.
+        rcond: See `ScendiScore`.
+        calibration: Of the output encoder's features, from `genmonitor.functional.calibrate` or `W1KPCalibration.load`;
             with it W1KP is measured.
-        extra_metrics: a MetricCollection, or a dictionary of metrics, that take features by `update(features)`,
+        extra_metrics: A MetricCollection, or a dictionary of metrics, that take features by `update(features)`,
             `update(features, real=...)` or, of outputs and prompts, `update(outputs, prompts)`: such as
             `{"vendi_2": VendiScore(order=2), "novel": PromptSplit(num_modes=5)}`, the latter being KEN against real
             images. They are given the features that the encoders make, each image's once.
-        seed: of the samples and of the choice of real images.
-        prefix: what log keys and files begin with; two monitors of a Trainer need different ones.
-        **options: those that all monitors share, by keyword: see `MonitorOptions`. It takes the Trainer's `real_images`
+        seed: Of the samples and of the choice of real images.
+        prefix: What log keys and files begin with; two monitors of a Trainer need different ones.
+        **options: Those that all monitors share, by keyword: see `MonitorOptions`. It takes the Trainer's `real_images`
             where they are images of the generated ones' shape: validation data if there are any, else training data.
 
     References:

@@ -31,13 +31,13 @@ def evaluate_once(
     reasons of its own.
 
     Args:
-        monitor: fitted first, unless a training in this process did so.
-        others: all monitors of the Trainer.
-        trainer: which validates or tests.
-        pl_module: is evaluated.
+        monitor: Fitted first, unless a training in this process did so.
+        others: All monitors of the Trainer.
+        trainer: Which validates or tests.
+        pl_module: Is evaluated.
 
     Raises:
-        ValueError: if the configuration cannot work.
+        ValueError: If the configuration cannot work.
     """
     check_configuration(monitor, others, trainer, pl_module)
     if not monitor.fitted and not _has_real_images(monitor, trainer):

@@ -56,45 +56,45 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     Args:
         n_clusters: None to choose 2..8: the number on which halves of the training images agree best.
-        partition: your own clusters instead of found ones, for example `PixelPartition.from_mask(segmentation)`. Or the
+        partition: Your own clusters instead of found ones, for example `PixelPartition.from_mask(segmentation)`. Or the
             path of a saved one, or of the folder of a run that has one, to compare with that run.
-        n_cluster_images: at most so many training images for the kernel's gamma and the clusters, at least 10 and 2 per
+        n_cluster_images: At most so many training images for the kernel's gamma and the clusters, at least 10 and 2 per
             cluster; None for as many as half a minute on one core allows, 1000 to 5000. Which ones depends on the data
             alone, not on `seed`.
-        n_samples: images generated at each evaluation, and real images compared with.
-        patch_size: side of a site in pixels; None for 1, or in images with more than 64×64 pixels the smallest that
+        n_samples: Images generated at each evaluation, and real images compared with.
+        patch_size: Side of a site in pixels; None for 1, or in images with more than 64×64 pixels the smallest that
             leaves at most so many sites.
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks (150 there).
-        extra_metrics: a MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
+        extra_metrics: A MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
             `update(images)` for the generated side alone; fed from the same samples.
-        fault_models: the kinds of faults that the diagnosis tries, see `genmonitor.diagnose`; None for the usual ones.
-        readings: the statistics of single images that the diagnosis compares, likewise.
-        site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
+        fault_models: The kinds of faults that the diagnosis tries, see `genmonitor.diagnose`; None for the usual ones.
+        readings: The statistics of single images that the diagnosis compares, likewise.
+        site_encoder: From images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
             "average" or "smoothed" by how well halves of the training images agree.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
             there). It sees more dependence than there is, by up to about 3/m, and may find other clusters. With m = 100
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
-        region_names: names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
+        region_names: Names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
             pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
-        diagnose_every: evaluations from one diagnosis to the next. The first has one, and the last as far as
+        diagnose_every: Evaluations from one diagnosis to the next. The first has one, and the last as far as
             `max_epochs` and `max_steps` tell. So does each in which the error ratio of the image or a region is 1.25
             times that of the last diagnosis, or as much less. It takes a few seconds on 500 images of 32×32×3: where an
             evaluation comes after minutes of training, take 1.
-        aligned: whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
+        aligned: Whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
             photographs of anything, it compares patches from random places: it names kinds of faults, no places.
-        prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
+        prompts: Strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
             number. None for samples without prompts. Where real images have labels or captions like them, each prompt
             is tested and diagnosed on its own, with one level for all; `cms/p_class` is the smallest p-value.
         reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
             the evaluation. That saves the sampling and costs comparability, since these have no seeds of their own.
             Curves move with their noise too, changes are found less surely, and no checkpoint gives the values again.
-        reuse_key: of those images [n, C, H, W] in the dictionary that `validation_step` returns, or the name of the
+        reuse_key: Of those images [n, C, H, W] in the dictionary that `validation_step` returns, or the name of the
             module's attribute in which it leaves them.
-        seed: of the samples and of the choice of real images.
-        prefix: what log keys and files begin with; two monitors of a Trainer need different ones.
-        **options: those that all monitors share, by keyword: see `MonitorOptions`. Of the Trainer's `real_images` it
+        seed: Of the samples and of the choice of real images.
+        prefix: What log keys and files begin with; two monitors of a Trainer need different ones.
+        **options: Those that all monitors share, by keyword: see `MonitorOptions`. Of the Trainer's `real_images` it
             takes training data for what is fixed at the start, validation data to compare with.
 
     References:

@@ -26,16 +26,16 @@ def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict
     """Measure the values of an evaluation again, by a sweep of its checkpoint.
 
     Args:
-        path: the file of the run, such as cms_run.json; what it names lies beside it.
-        checkpoint: of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
-        setup: as for `sweep`, with the monitors of the run.
+        path: The file of the run, such as cms_run.json; what it names lies beside it.
+        checkpoint: Of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
+        setup: As for `sweep`, with the monitors of the run.
 
     Returns:
         The values that the samples give again, by key.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if they do not belong together, or the checkpoint cannot be evaluated.
+        FileNotFoundError: If there is no such file.
+        ValueError: If they do not belong together, or the checkpoint cannot be evaluated.
     """
     logged = logged_evaluation(path, checkpoint)
     made = make_setup(setup)
@@ -62,8 +62,8 @@ def logged_evaluation(path: Path, checkpoint: Path) -> dict[str, Any]:
     """Return all that holds for the evaluation at the moment of a checkpoint, with its "repeatable" values.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is no run of a training, or has no evaluation at that moment.
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no run of a training, or has no evaluation at that moment.
     """
     run = MonitorRun.read(path)
     lacking = sorted(NEEDED - run.manifest.keys())

@@ -15,8 +15,8 @@ class Schedule:
     """Every n-th epoch, or every n-th training batch.
 
     Args:
-        every_n_epochs: evaluate in every n-th epoch.
-        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
+        every_n_epochs: Evaluate in every n-th epoch.
+        every_n_train_steps: Evaluate after the first training batch and then after every n-th instead.
 
     Example:
         >>> schedule = Schedule(every_n_epochs=2)

@@ -32,8 +32,8 @@ class ValidationSamples(Sampler):
     no checkpoint can give them again.
 
     Args:
-        n_samples: how many are taken, over all processes.
-        key: of the images [n, C, H, W] in the dictionary that `validation_step` returns, or else the name of the
+        n_samples: How many are taken, over all processes.
+        key: Of the images [n, C, H, W] in the dictionary that `validation_step` returns, or else the name of the
             module's attribute in which it leaves those of the batch.
 
     Example:
@@ -83,7 +83,7 @@ class ValidationSamples(Sampler):
         """Return this process's part of them.
 
         Raises:
-            ValueError: if the validation run gave fewer.
+            ValueError: If the validation run gave fewer.
         """
         indices = list(comm.rank_indices(self.n_samples))
         images = self.draw(model, indices)
@@ -108,7 +108,7 @@ def check_reuse(monitor: GenerativeMonitor, trainer: pl.Trainer) -> None:
     """Refuse to take validation's samples where there are none, or not those that are asked for.
 
     Raises:
-        ValueError: if so.
+        ValueError: If so.
     """
     reason = None
     if not validates(trainer):

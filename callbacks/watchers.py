@@ -21,7 +21,7 @@ class WatchedValues:
     the value of the epoch before.
 
     Args:
-        prefix: of the keys.
+        prefix: Of the keys.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -48,10 +48,10 @@ def table_html(
     """Return a table; a region's row begins with a mark of its color.
 
     Args:
-        columns: their names.
-        rows: text and numbers, the first of each naming what the row is of.
-        labels: of the regions among the rows.
-        bad: rows to set in bold.
+        columns: Their names.
+        rows: Text and numbers, the first of each naming what the row is of.
+        labels: Of the regions among the rows.
+        bad: Rows to set in bold.
     """
     head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in columns)
     lines = []
@@ -70,7 +70,7 @@ def values_html(values: Mapping[str, Any]) -> str:
     """Return values by name as a table, numbers with six digits.
 
     Args:
-        values: numbers, or tensors, of which those of several numbers are told by their shape.
+        values: Numbers, or tensors, of which those of several numbers are told by their shape.
     """
     return table_html(["name", "value"], [[name, short(value)] for name, value in values.items()])
 
@@ -108,7 +108,7 @@ def map_html(labels: Tensor) -> str:
     """Return a map of the regions as a picture, each in the color that it has in every figure.
 
     Args:
-        labels: whole numbers [h, w], 0 for what never varies.
+        labels: Whole numbers [h, w], 0 for what never varies.
     """
     from PIL import Image
 

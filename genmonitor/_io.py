@@ -46,7 +46,7 @@ def atomic_write(path: Path, content: bytes) -> None:
     """Write a file, complete or not at all.
 
     Raises:
-        OSError: if it cannot be written; what was there before is still there.
+        OSError: If it cannot be written; what was there before is still there.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")  # another process may write the same file
     try:
@@ -97,7 +97,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8, complete or not at all; what is no text becomes its escape.
 
     Raises:
-        OSError: if it cannot be written; what was there before is still there.
+        OSError: If it cannot be written; what was there before is still there.
     """
     atomic_write(path, clean(text).encode())
 
@@ -126,7 +126,7 @@ def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, complete or not at all.
 
     Raises:
-        OSError: if it cannot be written; what was there before is still there.
+        OSError: If it cannot be written; what was there before is still there.
     """
     write_text(path, as_json(content))
 

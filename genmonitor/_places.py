@@ -31,7 +31,7 @@ def describe_place(inside: Tensor) -> str:
     """Say in a few words where the marked sites of an image are.
 
     Args:
-        inside: booleans [h, w], at least one of them true.
+        inside: Booleans [h, w], at least one of them true.
 
     Example:
         >>> corner = torch.zeros(8, 8, dtype=torch.bool)
@@ -55,7 +55,7 @@ def describe_area(inside: Tensor) -> str:
     """Say where an area of an image is and how large, in pixels, wide × high.
 
     Args:
-        inside: booleans [h, w], at least one of them true.
+        inside: Booleans [h, w], at least one of them true.
 
     Example:
         >>> corner = torch.zeros(32, 32, dtype=torch.bool)
@@ -83,8 +83,8 @@ def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
     """Draw labels as lines of at most 8 rows and 16 columns, a character for what most sites of a cell are in.
 
     Args:
-        labels: whole numbers [h, w]: 1..9, then a..z, and a dot for label 0.
-        encoding: of where it is printed, None for standard output's: where that has no middle dot, it is a full stop.
+        labels: Whole numbers [h, w]: 1..9, then a..z, and a dot for label 0.
+        encoding: Of where it is printed, None for standard output's: where that has no middle dot, it is a full stop.
 
     Example:
         >>> map_of_characters(torch.tensor([[1, 2], [1, 0]]), "ascii")
@@ -100,9 +100,9 @@ def coarse_labels(labels: Tensor, rows: int, columns: int) -> list[list[int]]:
     """Return a map of so many rows and columns: in each cell the label that most of its sites have.
 
     Args:
-        labels: whole numbers [h, w].
-        rows: of the map; with more than h, some cells share a site.
-        columns: the same.
+        labels: Whole numbers [h, w].
+        rows: Of the map; with more than h, some cells share a site.
+        columns: The same.
 
     Example:
         >>> coarse_labels(torch.tensor([[1, 1, 2, 0], [1, 2, 0, 0]]), 1, 2)

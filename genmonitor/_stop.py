@@ -25,11 +25,11 @@ def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None
     What the block changes must be put back outside of it, as after a KeyboardInterrupt.
 
     Args:
-        told: returns True once the training was told to stop.
-        alone: whether this process may leave without the others, which wait for it where they talk to each other.
+        told: Returns True once the training was told to stop.
+        alone: Whether this process may leave without the others, which wait for it where they talk to each other.
 
     Raises:
-        StopEvaluation: if it was, once the handler of SIGTERM has run that was there before.
+        StopEvaluation: If it was, once the handler of SIGTERM has run that was there before.
     """
     token, before = _asked.set((told, alone)), signal.getsignal(signal.SIGTERM)
     # by default SIGTERM ends the process; only the main thread may set what else it does
@@ -75,7 +75,7 @@ def check_stop() -> None:
     """Leave the computation if the training around it was told to stop; to be called between the parts of a long one.
 
     Raises:
-        StopEvaluation: if so, and other processes do not wait for this one.
+        StopEvaluation: If so, and other processes do not wait for this one.
 
     Example:
         >>> check_stop()

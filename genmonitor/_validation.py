@@ -130,9 +130,9 @@ def check_pairs(
     """Return outputs [N, D] and their prompts [N, E] as float32 or float64; row i of one belongs to row i of the other.
 
     Args:
-        output_name: what an error calls the outputs.
+        output_name: What an error calls the outputs.
         outputs: [N, D], or images [N, C, H, W].
-        prompt_name: what an error calls the prompts.
+        prompt_name: What an error calls the prompts.
         prompts: [N, E].
         dims: D and E of the pairs seen before; None for the first.
     """

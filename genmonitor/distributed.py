@@ -36,8 +36,8 @@ class Collective(ABC):
     """A group of processes. Every process must make the same calls in the same order.
 
     Attributes:
-        rank: index of this process, from 0.
-        world_size: number of processes.
+        rank: Index of this process, from 0.
+        world_size: Number of processes.
     """
 
     rank: int
@@ -66,11 +66,11 @@ class Collective(ABC):
         The block may talk to the other processes only before anything that can fail on one of them alone.
 
         Args:
-            alone: whether it talks to none of them, so that a process which is told to stop may leave at once.
+            alone: Whether it talks to none of them, so that a process which is told to stop may leave at once.
 
         Raises:
-            FailedElsewhereError: if only other processes failed.
-            StopEvaluation: if one was told to stop.
+            FailedElsewhereError: If only other processes failed.
+            StopEvaluation: If one was told to stop.
         """
         failure: BaseException | None = None
         try:
@@ -111,7 +111,7 @@ class Collective(ABC):
         Numbers and dtypes of the rows may differ, and a process without rows need not know their shape.
 
         Raises:
-            ValueError: on every process, if the shapes of a row differ.
+            ValueError: On every process, if the shapes of a row differ.
         """
         return rows if self.world_size == 1 else gather_rows(rows)
 
@@ -169,12 +169,12 @@ def wait_for_every_process(call: str, key: str, timeout: float) -> None:
     """Wait until every process of torch.distributed makes a call, before a collective that would wait for hours.
 
     Args:
-        call: name of the function, for the error.
-        key: the same on every process for the same call.
-        timeout: in seconds.
+        call: Name of the function, for the error.
+        key: The same on every process for the same call.
+        timeout: In seconds.
 
     Raises:
-        MissingProcessError: on those that made the call, if some did not in time.
+        MissingProcessError: On those that made the call, if some did not in time.
     """
     store, size = dist.distributed_c10d._get_default_store(), dist.get_world_size()
     name = f"genmonitor/{key}/{_CALLS[key]}"

@@ -34,9 +34,9 @@ class PixelPartition:
     A site is a pixel, or a patch of `patch_size` × `patch_size` pixels; all channels of a site belong together.
 
     Args:
-        labels: integers [h, w], one per site: 1..C for the clusters, each used, and 0 for sites that are constant.
-        patch_size: side of a site in pixels.
-        names: of clusters, such as {"cluster_3": "eyes"}, in place of their numbers wherever values, tables and
+        labels: Integers [h, w], one per site: 1..C for the clusters, each used, and 0 for sites that are constant.
+        patch_size: Side of a site in pixels.
+        names: Of clusters, such as {"cluster_3": "eyes"}, in place of their numbers wherever values, tables and
             pictures name them: a letter, then letters and digits with single "_" or "-" between them.
 
     Attributes:
@@ -45,7 +45,7 @@ class PixelPartition:
         image_size: (height, width) in pixels of the images it fits.
 
     Raises:
-        ValueError: if the labels are not such integers, or a name is none or of no cluster.
+        ValueError: If the labels are not such integers, or a name is none or of no cluster.
 
     Example:
         >>> partition = PixelPartition(torch.tensor([[1, 1, 2], [1, 2, 0]]))
@@ -92,12 +92,12 @@ class PixelPartition:
             shape: (h, w) of the sites, h·w = d.
             n_clusters: C; None takes the C of 2..12 with the largest Dunn index: the distance of the
                 nearest two clusters' centers over the radius of the widest cluster.
-            patch_size: side of a site in pixels.
+            patch_size: Side of a site in pixels.
             linkage: "average", the paper's; "ward", whose clusters are more alike in size; or "smoothed", average
                 linkage of the rows' correlations after averaging the matrix over neighboring sites.
 
         Raises:
-            ValueError: if the matrix is not [h·w, h·w], or more clusters than varying sites are asked for.
+            ValueError: If the matrix is not [h·w, h·w], or more clusters than varying sites are asked for.
 
         Example:
             >>> cka = torch.tensor([[1, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
@@ -132,8 +132,8 @@ class PixelPartition:
         """Make each value of a mask a cluster, numbered 1..C by falling size.
 
         Args:
-            mask: integers or booleans [h, w] of any values, for example a semantic segmentation.
-            patch_size: side of a site in pixels.
+            mask: Integers or booleans [h, w] of any values, for example a semantic segmentation.
+            patch_size: Side of a site in pixels.
 
         Example:
             >>> PixelPartition.from_mask(torch.tensor([[7, 7], [7, 3]])).labels
@@ -155,9 +155,9 @@ class PixelPartition:
 
         Args:
             shape: (h, w) of the sites.
-            rows: rectangles from top to bottom, at most h.
-            columns: rectangles from left to right, at most w.
-            patch_size: side of a site in pixels.
+            rows: Rectangles from top to bottom, at most h.
+            columns: Rectangles from left to right, at most w.
+            patch_size: Side of a site in pixels.
 
         Example:
             >>> PixelPartition.grid((2, 4), rows=1, columns=2).labels
@@ -194,7 +194,7 @@ class PixelPartition:
         """Say where in the image the sites of a label are, such as "upper right", "outer ring" or "scattered".
 
         Raises:
-            ValueError: if no site has it.
+            ValueError: If no site has it.
 
         Example:
             >>> PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 2]])).location(2)
@@ -239,7 +239,7 @@ class PixelPartition:
         """Read a partition written by `save`; nothing is unpickled.
 
         Raises:
-            FileNotFoundError, ValueError: if there is no such file, or it is another kind of file.
+            FileNotFoundError, ValueError: If there is no such file, or it is another kind of file.
         """
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file that `save` wrote, but there is none at {path!s}.")
@@ -300,9 +300,9 @@ def check_region_names(argument: str, names: Mapping[str, str], count: int | Non
     """Return names of clusters, by "cluster_1" and so on; refuse what log keys cannot hold, and a name given twice.
 
     Args:
-        argument: its name.
-        names: by the name that a cluster has without them.
-        count: of clusters; None where that is not yet known.
+        argument: Its name.
+        names: By the name that a cluster has without them.
+        count: Of clusters; None where that is not yet known.
     """
     if not isinstance(names, Mapping) or not all(isinstance(x, str) for pair in names.items() for x in pair):
         raise TypeError(f"Expected `{argument}` like {{'cluster_1': 'eyes'}}, strings by strings, but got {names!r}.")
@@ -348,10 +348,10 @@ def load_partition(path: str | Path) -> PixelPartition:
     """Read the partition of an earlier run.
 
     Args:
-        path: an .npz file that `PixelPartition.save` wrote, or the folder of a run that holds one.
+        path: An .npz file that `PixelPartition.save` wrote, or the folder of a run that holds one.
 
     Raises:
-        FileNotFoundError, ValueError: if there is none, several, or it is another kind of file.
+        FileNotFoundError, ValueError: If there is none, several, or it is another kind of file.
     """
     path = Path(path)
     if path.is_dir():

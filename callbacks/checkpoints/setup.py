@@ -33,9 +33,9 @@ class Setup:
     """Module and data of a training, with what else is known of it.
 
     Attributes:
-        module: the LightningModule.
-        data: a LightningDataModule, a loader, or a list of them; None where the module has its own.
-        monitors: those of the Trainer, or given by themselves.
+        module: The LightningModule.
+        data: A LightningDataModule, a loader, or a list of them; None where the module has its own.
+        monitors: Those of the Trainer, or given by themselves.
         trainer: None where it is not known.
     """
 
@@ -49,7 +49,7 @@ class Setup:
         """Take the parts of what a user's function returned: those of `RETURNS`, in that order.
 
         Raises:
-            ValueError: if it returned something else.
+            ValueError: If it returned something else.
         """
         parts = list(made) if isinstance(made, tuple) else [made]
         trainer = parts.pop(0) if parts and isinstance(parts[0], Trainer) else None
@@ -67,10 +67,10 @@ def make_setup(setup: str | Callable[[], Any]) -> Setup:
     """Make what was trained.
 
     Args:
-        setup: a function without arguments that returns it, or where it is: "FILE.py:FUNCTION".
+        setup: A function without arguments that returns it, or where it is: "FILE.py:FUNCTION".
 
     Raises:
-        ValueError: if there is no such function, or it returns something else.
+        ValueError: If there is no such function, or it returns something else.
     """
     sys.path.insert(0, str(Path.cwd()))
     with without_advice():
@@ -81,7 +81,7 @@ def imported(where: str) -> Any:
     """Import "package.module:name", or "path/to/file.py:name" with the file's folder on the path, as for a script.
 
     Raises:
-        ValueError: if there is no such thing.
+        ValueError: If there is no such thing.
     """
     place, _, name = where.rpartition(":")
     try:
@@ -106,12 +106,12 @@ def run_at_start(
     """Call a function where training would begin: data, module and the other callbacks are set up then.
 
     Args:
-        module: a LightningModule.
-        data: a LightningDataModule, a loader, a list of a training and a validation loader, or None where the module
+        module: A LightningModule.
+        data: A LightningDataModule, a loader, a list of a training and a validation loader, or None where the module
             has loaders of its own.
-        body: takes the Trainer and the module.
-        callbacks: of the Trainer, before `body`.
-        settings: of the Trainer, on one device unless these say otherwise.
+        body: Takes the Trainer and the module.
+        callbacks: Of the Trainer, before `body`.
+        settings: Of the Trainer, on one device unless these say otherwise.
     """
 
     def begin(trainer: Trainer, pl_module: LightningModule) -> None:
@@ -156,7 +156,7 @@ def placed(device: str | None) -> dict[str, Any]:
     """Return the settings of a Trainer that say where it computes, in the processes that torchrun or srun started.
 
     Args:
-        device: such as "cpu" or "cuda:1"; None for that of the training.
+        device: Such as "cpu" or "cuda:1"; None for that of the training.
 
     Example:
         >>> placed("cuda:1")

@@ -20,14 +20,14 @@ class SweepState:
     """The moments that were evaluated, and the monitors as they were after the last.
 
     Args:
-        folder: where monitors write.
-        monitors: whose state it is.
+        folder: Where monitors write.
+        monitors: Whose state it is.
 
     Attributes:
-        moments: see `Checkpoint.moment`.
+        moments: See `Checkpoint.moment`.
 
     Raises:
-        ValueError: if the folder has the evaluations of a training, or of a sweep with other settings.
+        ValueError: If the folder has the evaluations of a training, or of a sweep with other settings.
     """
 
     def __init__(self, folder: Path, monitors: Sequence[GenerativeMonitor]) -> None:
@@ -86,9 +86,9 @@ def new_checkpoints(places: Sequence[Path], state: SweepState, skip: Callable[[P
     """Return the checkpoints that a sweep has not evaluated, in the order of the training.
 
     Args:
-        places: files, and folders to look for files in and below.
-        state: says what was evaluated already.
-        skip: takes a file and why it cannot be evaluated.
+        places: Files, and folders to look for files in and below.
+        state: Says what was evaluated already.
+        skip: Takes a file and why it cannot be evaluated.
     """
     found = []
     for path in find_files(places):

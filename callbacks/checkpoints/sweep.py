@@ -36,11 +36,11 @@ class SweepResult:
     """Result of a sweep.
 
     Attributes:
-        folder: of the report and the other files.
-        histories: the records of all evaluations, by prefix of the monitor.
-        evaluated: the names of the checkpoints that were evaluated this time.
-        before: number of moments of the run that earlier sweeps evaluated.
-        skipped: by name of the checkpoint, why it could not be evaluated.
+        folder: Of the report and the other files.
+        histories: The records of all evaluations, by prefix of the monitor.
+        evaluated: The names of the checkpoints that were evaluated this time.
+        before: Number of moments of the run that earlier sweeps evaluated.
+        skipped: By name of the checkpoint, why it could not be evaluated.
     """
 
     folder: Path
@@ -70,21 +70,21 @@ def sweep(
     (`DisagreementMonitor`) takes the module that `setup` makes for that.
 
     Args:
-        run: the folder of a run, in which and below which all files `*.ckpt` are taken; or checkpoints.
-        setup: a function without arguments that returns (trainer, module, data), (module, data) or (module, data,
+        run: The folder of a run, in which and below which all files `*.ckpt` are taken; or checkpoints.
+        setup: A function without arguments that returns (trainer, module, data), (module, data) or (module, data,
             monitor), or where it is: "FILE.py:FUNCTION". Data are a LightningDataModule, a loader, or a list of a
             training and a validation loader. Monitors are those of the trainer and those returned; where there are
             none, `PixelClusterMonitor(diagnose_every=1)`. Of the trainer are taken its precision, its limits, when it
             validates, and its loggers that write no files.
-        out: the folder to write into; None for that of the run.
-        device: where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
-        tell: takes a line at the start and after each checkpoint.
-        **settings: of the Trainer that evaluates, such as `devices` and `strategy`; by default it runs in the processes
+        out: The folder to write into; None for that of the run.
+        device: Where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
+        tell: Takes a line at the start and after each checkpoint.
+        **settings: Of the Trainer that evaluates, such as `devices` and `strategy`; by default it runs in the processes
             that torchrun or Slurm started, else in one.
 
     Raises:
-        FileNotFoundError: if there is no such run.
-        ValueError: if there are no checkpoints, none could be evaluated, or the folder has other evaluations.
+        FileNotFoundError: If there is no such run.
+        ValueError: If there are no checkpoints, none could be evaluated, or the folder has other evaluations.
 
     Example:
         >>> sweep("lightning_logs/version_3", "train.py:build", devices=2)  # doctest: +SKIP
@@ -104,11 +104,11 @@ def sweep_of(
     """Evaluate checkpoints with what is made: see `sweep`.
 
     Args:
-        made: module, data and monitors.
-        places: checkpoints, and folders to look for some.
-        folder: to write into.
-        tell: takes lines.
-        settings: of the Trainer, over those of the one that trained.
+        made: Module, data and monitors.
+        places: Checkpoints, and folders to look for some.
+        folder: To write into.
+        tell: Takes lines.
+        settings: Of the Trainer, over those of the one that trained.
     """
     monitors = made.monitors or [PixelClusterMonitor(diagnose_every=1)]
     if any(isinstance(monitor.sampler, ValidationSamples) for monitor in monitors):

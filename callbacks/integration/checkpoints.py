@@ -23,9 +23,9 @@ class Checkpoint:
     """A checkpoint that can be read.
 
     Attributes:
-        path: of the file.
-        progress: how far the training was when it was saved.
-        averaged: whether it holds averaged weights beside the others.
+        path: Of the file.
+        progress: How far the training was when it was saved.
+        averaged: Whether it holds averaged weights beside the others.
     """
 
     path: Path
@@ -42,8 +42,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """Return what is in a checkpoint, without unpickling: tensors, which stay on the disk until used, and plain Python.
 
     Raises:
-        OSError: if there is no such file.
-        ValueError: if it is no checkpoint of Lightning's, or holds something else.
+        OSError: If there is no such file.
+        ValueError: If it is no checkpoint of Lightning's, or holds something else.
     """
     try:
         saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -126,15 +126,15 @@ def checkpoint_loaded(
     """Have a checkpoint's weights in the module, and the Trainer as far as it says, inside the block.
 
     Args:
-        path: of the checkpoint.
-        trainer: in which the module is set up.
-        pl_module: takes the weights.
-        averaging: takes the averaged weights, a callback of the Trainer; None if the checkpoints of this run have none.
+        path: Of the checkpoint.
+        trainer: In which the module is set up.
+        pl_module: Takes the weights.
+        averaging: Takes the averaged weights, a callback of the Trainer; None if the checkpoints of this run have none.
 
     Raises:
-        OSError: if there is no such file.
-        ValueError: if it is no checkpoint of this run.
-        RuntimeError: if the weights are another module's.
+        OSError: If there is no such file.
+        ValueError: If it is no checkpoint of this run.
+        RuntimeError: If the weights are another module's.
     """
     saved = read_checkpoint(path)
     if has_averaged(saved) != (averaging is not None):

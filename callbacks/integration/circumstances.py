@@ -26,7 +26,7 @@ class TrainerCollective(Collective):
     """The processes of a Trainer, by its strategy.
 
     Args:
-        trainer: whose strategy is set up.
+        trainer: Whose strategy is set up.
     """
 
     def __init__(self, trainer: pl.Trainer) -> None:

@@ -136,9 +136,9 @@ class TrainingProgress(NamedTuple):
     """How far a training was when its last evaluation was due.
 
     Attributes:
-        epoch: the one that it was in, from 0.
-        step: under which Lightning logs what is logged then, see `logged_step`.
-        batches: training batches seen.
+        epoch: The one that it was in, from 0.
+        step: Under which Lightning logs what is logged then, see `logged_step`.
+        batches: Training batches seen.
     """
 
     epoch: int

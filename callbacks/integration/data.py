@@ -31,7 +31,7 @@ def reference_images(
     """Return the real images that the user gave, or else those of the Trainer; every process calls it.
 
     Raises:
-        ValueError: on every process, if the Trainer has several loaders, if its validation data are
+        ValueError: On every process, if the Trainer has several loaders, if its validation data are
             trained on because several processes lost the split, or if the processes have others.
     """
     with_index = streams_taken(image_key, comm, progress)
@@ -93,12 +93,12 @@ def find_loader(loaders: Any, image_key: ImageKey, name: str = "training") -> An
     """Return the loader of images; None where there is no loader.
 
     Args:
-        loaders: whatever a Trainer holds: a loader, lists and dictionaries of them, or a CombinedLoader.
-        image_key: where the images are in a batch; or the key of a loader among these.
-        name: which data these are, "training" or "validation".
+        loaders: Whatever a Trainer holds: a loader, lists and dictionaries of them, or a CombinedLoader.
+        image_key: Where the images are in a batch; or the key of a loader among these.
+        name: Which data these are, "training" or "validation".
 
     Raises:
-        ValueError: if there are several, and `image_key` names none of them. Of a list of validation loaders the first
+        ValueError: If there are several, and `image_key` names none of them. Of a list of validation loaders the first
             is taken, as Lightning's own index does.
     """
     loaders = getattr(loaders, "iterables", loaders)
@@ -166,12 +166,12 @@ def check_split(used: tuple[Any, Any], given: tuple[Any, ...] | None, comm: Coll
     dataset.
 
     Args:
-        used: the training loader that really runs, and the validation loader or None.
-        given: the same as the user gave them; None where nobody kept them.
-        comm: the processes that train together.
+        used: The training loader that really runs, and the validation loader or None.
+        given: The same as the user gave them; None where nobody kept them.
+        comm: The processes that train together.
 
     Raises:
-        ValueError: if both yield images of one dataset, at least one of them all, and that is not known to be meant so;
+        ValueError: If both yield images of one dataset, at least one of them all, and that is not known to be meant so;
             or if samplers choose from other images on each process.
     """
     training, validation = used

@@ -57,9 +57,9 @@ def number_within(
     """Return a parser of numbers between two bounds, neither of which is allowed itself.
 
     Args:
-        expected: what the message asks for, such as "a number above 0".
-        low: lower bound.
-        high: upper bound.
+        expected: What the message asks for, such as "a number above 0".
+        low: Lower bound.
+        high: Upper bound.
         kind: `float` or `int`.
 
     Example:
@@ -96,9 +96,9 @@ def add_settings(parser: ArgumentParser, kind: type[Settings], *names: str) -> N
     """Add the options of settings, as the fields of their class declare them; the class keeps the defaults.
 
     Args:
-        parser: of the command.
-        kind: the class.
-        names: of the settings.
+        parser: Of the command.
+        kind: The class.
+        names: Of the settings.
     """
     declared = {field.name: field for field in fields(kind)}
     for name in names:
@@ -128,9 +128,9 @@ def add_sigma_arguments(parser: ArgumentParser, of_outputs: str, of_prompts: str
     """Add the options for the widths of both Gaussian kernels, within what float32 holds of 1 / (2 sigma^2).
 
     Args:
-        parser: of the command.
-        of_outputs: default that the help names.
-        of_prompts: the same of the prompts' kernel.
+        parser: Of the command.
+        of_outputs: Default that the help names.
+        of_prompts: The same of the prompts' kernel.
     """
     sigma = number_within("a number between 1e-18 and 1e18", 1e-18, 1e18)
     for option, of, default in (("--sigma", "outputs", of_outputs), ("--prompt-sigma", "prompts", of_prompts)):

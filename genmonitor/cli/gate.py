@@ -25,9 +25,9 @@ class Condition:
     """NAME OPERATOR NUMBER.
 
     Attributes:
-        name: key of a value; or, where there is none of this name, a measure of the image and every region.
-        symbol: one of `OPERATORS`.
-        bound: the number.
+        name: Key of a value; or, where there is none of this name, a measure of the image and every region.
+        symbol: One of `OPERATORS`.
+        bound: The number.
     """
 
     name: str
@@ -58,15 +58,15 @@ def failures(
     """Return the values that meet a condition, the most extreme first.
 
     Args:
-        conditions: each of which is a reason to fail.
-        specs: declarations of the values.
-        values: by key.
+        conditions: Each of which is a reason to fail.
+        specs: Declarations of the values.
+        values: By key.
 
     Returns:
         Of each "condition", "key", "value" and "reason".
 
     Raises:
-        ValueError: if a condition names no value that was measured.
+        ValueError: If a condition names no value that was measured.
 
     Example:
         >>> specs = [ValueSpec("share_1", region="cluster_1"), ValueSpec("share_2", region="cluster_2")]
@@ -91,8 +91,8 @@ def junit(conditions: Sequence[Condition], failed: Sequence[Mapping[str, Any]]) 
     """Return an XML report in JUnit's format, with a test case for each condition.
 
     Args:
-        conditions: all of them.
-        failed: what `failures` returned for them.
+        conditions: All of them.
+        failed: What `failures` returned for them.
 
     Example:
         >>> gate = condition("p < 0.01")
@@ -113,8 +113,8 @@ def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> 
     """Refuse a name that no value has, before anything is measured.
 
     Args:
-        conditions: to check.
-        specs: declarations as of an image with one region, since the number of regions is not yet known.
+        conditions: To check.
+        specs: Declarations as of an image with one region, since the number of regions is not yet known.
     """
     for wanted in conditions:
         name = re.sub(r"\d+$", "1", wanted.name)

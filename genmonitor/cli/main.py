@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: the words after `genmonitor`; None for those of the command line.
+        arguments: The words after `genmonitor`; None for those of the command line.
 
     Returns:
         The exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument

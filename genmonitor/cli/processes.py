@@ -40,8 +40,8 @@ class Group:
     """The processes that work on a command, by default one.
 
     Attributes:
-        rank: number of this process, from 0; the first one prints the result.
-        store: what they agree by; None for one process.
+        rank: Number of this process, from 0; the first one prints the result.
+        store: What they agree by; None for one process.
     """
 
     rank: int = 0
@@ -72,12 +72,12 @@ def processes_of(args: Namespace, words: Sequence[str], launched: Mapping[str, s
     """Yield the processes that work on a command: this one, unless arguments say that there are others.
 
     Args:
-        args: the arguments; `distributed` for a group that a launcher started.
-        words: the command line, which must be the same in all of them.
-        launched: the variables of the launcher, which are hidden until then.
+        args: The arguments; `distributed` for a group that a launcher started.
+        words: The command line, which must be the same in all of them.
+        launched: The variables of the launcher, which are hidden until then.
 
     Raises:
-        ValueError: if nothing started several processes, they do not all come, or they were given other arguments.
+        ValueError: If nothing started several processes, they do not all come, or they were given other arguments.
     """
     if not getattr(args, "distributed", False):
         yield Group()

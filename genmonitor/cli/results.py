@@ -45,17 +45,17 @@ class Measurement:
     """What a command measured: all that its page and its output show.
 
     Attributes:
-        title: heading of its section on the page.
-        findings: the one to look at first is the first.
-        values: the measured values, by key.
-        specs: declarations of the values.
-        split: what was measured and how much of it, in one sentence.
-        rows: of tables, the first ones first, by name: entries of the result, and tables of the page.
-        figures: of the page, by name.
-        notes: sentences that the user should read.
-        evaluator: writes the files that the manifest refers to.
-        tables: further tables of the page.
-        images: which the page shows one by one, by name.
+        title: Heading of its section on the page.
+        findings: The one to look at first is the first.
+        values: The measured values, by key.
+        specs: Declarations of the values.
+        split: What was measured and how much of it, in one sentence.
+        rows: Of tables, the first ones first, by name: entries of the result, and tables of the page.
+        figures: Of the page, by name.
+        notes: Sentences that the user should read.
+        evaluator: Writes the files that the manifest refers to.
+        tables: Further tables of the page.
+        images: Which the page shows one by one, by name.
     """
 
     title: str
@@ -75,10 +75,10 @@ def add_input_arguments(parser: ArgumentParser, outputs: str, prompts: str = HEL
     """Add the arguments for outputs and prompts.
 
     Args:
-        parser: of the command.
-        outputs: says in the help which outputs are meant.
-        prompts: help of --prompts.
-        others: help of a second set of outputs; empty for a command that takes one.
+        parser: Of the command.
+        outputs: Says in the help which outputs are meant.
+        prompts: Help of --prompts.
+        others: Help of a second set of outputs; empty for a command that takes one.
     """
     parser.add_argument("outputs", metavar="OUTPUTS", type=nonempty, help=f"{outputs}: {OUTPUTS}")
     if others:
@@ -104,11 +104,11 @@ def run_measurement(
     """Read outputs and prompts, encode and measure them, and write the result. Every process calls it.
 
     Args:
-        command: its name, which is the prefix of its files too.
-        args: the command line.
-        places: folders or files of the sets of outputs.
-        find_prompts: reads the prompts of these sets, and refuses what cannot be measured before it is encoded.
-        measure: measures the encoded sets.
+        command: Its name, which is the prefix of its files too.
+        args: The command line.
+        places: Folders or files of the sets of outputs.
+        find_prompts: Reads the prompts of these sets, and refuses what cannot be measured before it is encoded.
+        measure: Measures the encoded sets.
 
     Returns:
         "finding", "values", the measurement's rows, "notes", and what `write_result` returns; and the same as text.
@@ -176,10 +176,10 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     """Write what was measured: figures, tables, the evaluator's files, values, notes and the manifest.
 
     Args:
-        folder: to write into.
-        prefix: of the files.
-        found: what was measured.
-        manifest: entries of the manifest that say of what.
+        folder: To write into.
+        prefix: Of the files.
+        found: What was measured.
+        manifest: Entries of the manifest that say of what.
     """
     folder.write_figures(prefix, found.figures, step=0)
     for name, shown in found.images.items():
@@ -239,10 +239,10 @@ def write_result(out: Path | None, command: str, prefix: str, write: Callable[[R
     """Write the files of a result and its page; none of them if that fails or is interrupted. Rank zero writes.
 
     Args:
-        out: the folder; None for a new one.
-        command: its name.
-        prefix: of the files.
-        write: fills an empty folder.
+        out: The folder; None for a new one.
+        command: Its name.
+        prefix: Of the files.
+        write: Fills an empty folder.
 
     Returns:
         "report", the path of the page, and "replaced", whether there was an earlier result in its place.

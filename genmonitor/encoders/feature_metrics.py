@@ -37,21 +37,21 @@ class FeatureMetrics(Metric):
     with CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
 
     Args:
-        encoder: a Module, or any callable, from images [n, C, H, W] to features [n, d], such as `image_encoder` gives;
+        encoder: A Module, or any callable, from images [n, C, H, W] to features [n, d], such as `image_encoder` gives;
             a Module is frozen.
-        metrics: which of "fid", "kid", "cmmd", "prdc", "authenticity" and "vendi". FID of DINOv2's features is the
+        metrics: Which of "fid", "kid", "cmmd", "prdc", "authenticity" and "vendi". FID of DINOv2's features is the
             FD-DINOv2 of Stein et al. CMMD is meant for CLIP's without a crop, of which it takes the directions.
             Authenticity is about the real images given, which must be those of training.
-        cache: a folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
-        num_features: d; None for the encoder's attribute of this name.
-        subset_size: of KID, samples per subset; at most the number of samples.
-        batch_size: images per call of the encoder.
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        cache: A folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
+        num_features: D; None for the encoder's attribute of this name.
+        subset_size: Of KID, samples per subset; at most the number of samples.
+        batch_size: Images per call of the encoder.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        TypeError: if the encoder cannot be called, or is no Module though `cache` is given.
-        ValueError: if a metric is not one of these, or the number of features is not known.
+        TypeError: If the encoder cannot be called, or is no Module though `cache` is given.
+        ValueError: If a metric is not one of these, or the number of features is not known.
 
     References:
         Heusel et al., "GANs Trained by a Two Time-Scale Update Rule", arXiv 1706.08500, for FID.
@@ -121,7 +121,7 @@ class FeatureMetrics(Metric):
         """Save mean and covariance of the real features as .npz: `mu` [d] and `sigma` [d, d], as EDM publishes them.
 
         Raises:
-            ValueError: if FID is not among the metrics, or there are fewer than 2 real images.
+            ValueError: If FID is not among the metrics, or there are fewer than 2 real images.
         """
         fid = self._fid()
         n = int(fid.real_features_num_samples)
@@ -140,7 +140,7 @@ class FeatureMetrics(Metric):
         torch.distributed every process loads it.
 
         Raises:
-            ValueError: if a metric other than FID needs real images, or the file holds other arrays.
+            ValueError: If a metric other than FID needs real images, or the file holds other arrays.
         """
         fid, path = self._fid(), Path(path)
         others = [name for name in self._parts if name not in ("fid", "vendi")]
@@ -239,9 +239,9 @@ class FidelityMetrics:
     """PRDC of generated features against the real ones of all processes, and the real ones' Vendi and RKE scores.
 
     Args:
-        features: of this process's part of the real images [m, d].
-        kernel: of the Vendi score.
-        num_features: random Fourier features of a Gaussian kernel.
+        features: Of this process's part of the real images [m, d].
+        kernel: Of the Vendi score.
+        num_features: Random Fourier features of a Gaussian kernel.
 
     Attributes:
         of_real: `real_vendi` and `real_rke`, the scores of the real images.

@@ -47,8 +47,8 @@ class SiteEncoder:
     A Module may be part of the trained one: it is not frozen, and its state is restored after each use.
 
     Args:
-        encoder: from images [n, C, H, W] to maps, or None.
-        batch_size: images per call.
+        encoder: From images [n, C, H, W] to maps, or None.
+        batch_size: Images per call.
     """
 
     def __init__(self, encoder: nn.Module | Callable[[Tensor], Tensor] | None, batch_size: int) -> None:
@@ -75,12 +75,12 @@ class FrozenEncoder:
     """An encoder that runs in eval mode, without gradients, batch by batch.
 
     Args:
-        name: of the argument, for errors.
-        encoder: any callable from a batch to features [n, d]; `freeze` leaves a Module in eval mode.
-        batch_size: samples per call.
+        name: Of the argument, for errors.
+        encoder: Any callable from a batch to features [n, d]; `freeze` leaves a Module in eval mode.
+        batch_size: Samples per call.
 
     Raises:
-        TypeError: if it is not callable.
+        TypeError: If it is not callable.
     """
 
     def __init__(self, name: str, encoder: Encoder, batch_size: int) -> None:
@@ -96,7 +96,7 @@ class FrozenEncoder:
         """Freeze a Module and move it to a device.
 
         Raises:
-            ValueError: if it has no weights yet.
+            ValueError: If it has no weights yet.
         """
         if isinstance(self.encoder, nn.Module):
             check_not_meta(self.name, self.encoder)
@@ -111,7 +111,7 @@ class FrozenEncoder:
         """Encode n images [n, C, H, W] or prompts, a list or [n], to finite features [n, d]; n at least 1.
 
         Raises:
-            TypeError, ValueError: if the encoder returns anything else.
+            TypeError, ValueError: If the encoder returns anything else.
         """
         parts = []
         for start in range(0, len(batch), self.batch_size):
@@ -130,11 +130,11 @@ class FeatureCache:
     """A folder of an encoder's features, keyed by a hash of encoder and batch; nothing is unpickled.
 
     Args:
-        folder: made if missing; "~" is the user's home. It can be deleted at any time.
-        encoder: identified by its type, repr and weights.
+        folder: Made if missing; "~" is the user's home. It can be deleted at any time.
+        encoder: Identified by its type, repr and weights.
 
     Raises:
-        TypeError: if the encoder is not a Module: a function has no weights to identify it by.
+        TypeError: If the encoder is not a Module: a function has no weights to identify it by.
 
     Example:
         >>> import tempfile
@@ -199,7 +199,7 @@ class OneHot:
     """Class labels [n] as rows of the identity [n, number of classes].
 
     Args:
-        labels: all that occur, in any order; repeated ones count once.
+        labels: All that occur, in any order; repeated ones count once.
 
     Example:
         >>> OneHot([3, 7, 3])(torch.tensor([7, 3]))
@@ -219,11 +219,11 @@ class TfIdf:
     """TF-IDF vectors of texts [n, w], of unit length: words that are frequent here and rare in the corpus weigh most.
 
     Args:
-        corpus: texts that give the vocabulary, the 3000 most frequent words at most.
+        corpus: Texts that give the vocabulary, the 3000 most frequent words at most.
 
     Raises:
-        ModuleNotFoundError: if scikit-learn is not installed.
-        ValueError: if the corpus has no words.
+        ModuleNotFoundError: If scikit-learn is not installed.
+        ValueError: If the corpus has no words.
 
     Example:
         >>> encode = TfIdf(["a red cat", "a blue cat", "a dog"])

@@ -30,12 +30,12 @@ def load_local(where: str | Path, load: Callable[[Path], Any]) -> Any:
     """Return what `load` reads from a model's folder.
 
     Args:
-        where: the folder, or the model's name on the Hugging Face hub, whose cache then holds it.
-        load: takes the folder. From a name, transformers would ask the hub for a better format of old weights, even
+        where: The folder, or the model's name on the Hugging Face hub, whose cache then holds it.
+        load: Takes the folder. From a name, transformers would ask the hub for a better format of old weights, even
             where only local files are allowed.
 
     Raises:
-        FileNotFoundError: if something is missing, saying how to get it.
+        FileNotFoundError: If something is missing, saying how to get it.
     """
     try:
         return load(local_folder(where))

@@ -21,13 +21,13 @@ class TextFeatures(nn.Module):
     """Embeddings [n, d] of strings; long ones are truncated.
 
     Args:
-        tower: of transformers, from tokens to hidden states.
-        head: from its output and the mask of tokens to the embeddings.
-        tokenizer: of the model.
-        length: tokens of a string at most.
-        padded: whether every string is padded to `length` and pads are attended to, as in SigLIP's training.
-        lower: whether strings are lowercased first.
-        space: name of the space that the embeddings share with those of images; None where they share none.
+        tower: Of transformers, from tokens to hidden states.
+        head: From its output and the mask of tokens to the embeddings.
+        tokenizer: Of the model.
+        length: Tokens of a string at most.
+        padded: Whether every string is padded to `length` and pads are attended to, as in SigLIP's training.
+        lower: Whether strings are lowercased first.
+        space: Name of the space that the embeddings share with those of images; None where they share none.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ def text_encoder(name: str | Path) -> TextFeatures:
         A Module from strings to embeddings [n, d], for example for `prompt_encoder` of a monitor.
 
     Raises:
-        ModuleNotFoundError: if transformers is not installed.
-        FileNotFoundError: if the model is not on this machine, saying how to get it.
-        ValueError: if it is of another kind.
+        ModuleNotFoundError: If transformers is not installed.
+        FileNotFoundError: If the model is not on this machine, saying how to get it.
+        ValueError: If it is of another kind.
 
     References:
         Reimers, Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", arXiv 1908.10084.

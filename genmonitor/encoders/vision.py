@@ -39,10 +39,10 @@ def image_encoder(
         that CLIP's and SigLIP's images share with texts, as `text_encoder` gives these.
 
     Raises:
-        ModuleNotFoundError: if transformers is not installed.
-        FileNotFoundError: if the model is not on this machine, saying how to get it.
-        TypeError: if `crop` is neither a bool nor None.
-        ValueError: if it is of another kind, or the range is empty.
+        ModuleNotFoundError: If transformers is not installed.
+        FileNotFoundError: If the model is not on this machine, saying how to get it.
+        TypeError: If `crop` is neither a bool nor None.
+        ValueError: If it is of another kind, or the range is empty.
 
     References:
         Oquab et al., "DINOv2: Learning Robust Visual Features without Supervision", arXiv 2304.07193.
@@ -78,16 +78,16 @@ class ImageFeatures(nn.Module):
     """Features [n, d] of images [n, 1 or 3, h, w] by a vision transformer, prepared as by its own processor.
 
     Args:
-        tower: a model of transformers, whose output has `pooler_output` [n, k].
-        projection: from the pooled output to the features.
-        num_features: d.
-        preprocessor: the model's image processor, of transformers.
+        tower: A model of transformers, whose output has `pooler_output` [n, k].
+        projection: From the pooled output to the features.
+        num_features: D.
+        preprocessor: The model's image processor, of transformers.
         value_range: (low, high) of the images.
-        space: name of the space that the features share with those of texts; None where they share none.
+        space: Name of the space that the features share with those of texts; None where they share none.
         crop: False to resize whole images to a square where the processor would cut out their center.
 
     Attributes:
-        num_features: d, where torchmetrics looks for it.
+        num_features: D, where torchmetrics looks for it.
     """
 
     mean: Tensor
@@ -119,7 +119,7 @@ class ImageFeatures(nn.Module):
         """Resize, center crop and normalize images to the inputs of the tower [n, 3, side, side].
 
         Raises:
-            ValueError: if the images have other than 1 or 3 channels.
+            ValueError: If the images have other than 1 or 3 channels.
         """
         if images.shape[1] not in (1, 3):
             raise ValueError(
@@ -155,10 +155,10 @@ class DreamSim(nn.Module):
     """DreamSim's features [n, d] of images [n, 1 or 3, h, w]: those of its networks joined, centered, of unit length.
 
     Args:
-        parts: the networks.
+        parts: The networks.
 
     Attributes:
-        num_features: d, where torchmetrics looks for it.
+        num_features: D, where torchmetrics looks for it.
     """
 
     def __init__(self, parts: Sequence[ImageFeatures]) -> None:
@@ -181,18 +181,18 @@ def dreamsim(
 
     Args:
         value_range: (low, high) of the images that will be encoded.
-        folder: with the networks as models of transformers in `dino`, `clip` and `open_clip`, such as those tuned to
+        folder: With the networks as models of transformers in `dino`, `clip` and `open_clip`, such as those tuned to
             people's judgments that `examples/papers/w1kp/tuned_dreamsim.py` makes of DreamSim's release. None for three
             pretrained networks that are not tuned, of which OpenCLIP saw other images.
-        parts: networks among "dino", "clip" and "open_clip", each a ViT-B/16.
+        parts: Networks among "dino", "clip" and "open_clip", each a ViT-B/16.
 
     Returns:
         A Module from images [n, 1 or 3, h, w] to features [n, d].
 
     Raises:
-        ModuleNotFoundError: if transformers is not installed.
-        FileNotFoundError: if a file is not on this machine, saying how to get it.
-        ValueError: if a part is unknown, or the range is empty.
+        ModuleNotFoundError: If transformers is not installed.
+        FileNotFoundError: If a file is not on this machine, saying how to get it.
+        ValueError: If a part is unknown, or the range is empty.
 
     References:
         Fu et al., "DreamSim: Learning New Dimensions of Human Visual Similarity using Synthetic Data",

@@ -41,11 +41,11 @@ class ClassResult:
     """What was found of a class.
 
     Attributes:
-        label: of the class.
-        n_fake: generated images of it that were looked at.
-        n_real: real ones.
-        p: p-value, one level for all classes; None where there are too few images.
-        found: what is wrong with it; None where it does not differ, or has too few images to say.
+        label: Of the class.
+        n_fake: Generated images of it that were looked at.
+        n_real: Real ones.
+        p: P-value, one level for all classes; None where there are too few images.
+        found: What is wrong with it; None where it does not differ, or has too few images to say.
     """
 
     label: Any
@@ -89,10 +89,10 @@ def checked_labels(
     """Return one label per image of each side, all strings or all integers; None where none were given.
 
     Args:
-        fake_labels: of the generated images.
-        real_labels: of the real ones.
-        sets: of generated images, of which labels are taken for one alone.
-        n_real: real images.
+        fake_labels: Of the generated images.
+        real_labels: Of the real ones.
+        sets: Of generated images, of which labels are taken for one alone.
+        n_real: Real images.
     """
     if fake_labels is None and real_labels is None:
         return None
@@ -115,9 +115,9 @@ def real_labels(real: ImageSet, prompts: Prompts, n: int) -> list[Any]:
     """Return the prompt of each real image, None for one that is not generated for.
 
     Args:
-        real: images that generated ones are compared with, whose batches hold their prompts.
-        prompts: of the generated images.
-        n: generated images.
+        real: Images that generated ones are compared with, whose batches hold their prompts.
+        prompts: Of the generated images.
+        n: Generated images.
 
     Returns:
         A prompt or None for each; [] where they have none, or too few of any to be compared.
@@ -143,15 +143,15 @@ def compare_classes(
     Args:
         fake: N generated images; or, to be tested alone, features of them [N, D].
         real: M real ones.
-        fake_labels: the class of each [N].
-        real_labels: the class of each [M]; None for one to be left out.
-        device: to compute on.
-        seed: of the choice of at most 500 images of a class on each side, and of the tests.
-        at_most: classes that are diagnosed, none where more than half differ; None for all that do.
-        options: of `genmonitor.diagnose`.
+        fake_labels: The class of each [N].
+        real_labels: The class of each [M]; None for one to be left out.
+        device: To compute on.
+        seed: Of the choice of at most 500 images of a class on each side, and of the tests.
+        at_most: Classes that are diagnosed, none where more than half differ; None for all that do.
+        options: Of `genmonitor.diagnose`.
 
     Raises:
-        ValueError: if no class has 8 images on both sides.
+        ValueError: If no class has 8 images on both sides.
     """
     classes = sorted({*fake_labels, *real_labels} - {None})
     numbers = {None: LEFT_OUT} | {label: number for number, label in enumerate(classes)}

@@ -48,17 +48,17 @@ class Comparison:
     """What `compare` found. `str()` says it in words and as a table; a notebook shows the figure too.
 
     Attributes:
-        names: what the generated sets are called, one or two.
-        evaluator: fitted to the real images.
-        evaluations: of each generated set.
-        shown: some images of each generated set [n, C, H, W].
-        differences: of two sets, for the image and each region: "difference" (MMD² of the second set less that of the
+        names: What the generated sets are called, one or two.
+        evaluator: Fitted to the real images.
+        evaluations: Of each generated set.
+        shown: Some images of each generated set [n, C, H, W].
+        differences: Of two sets, for the image and each region: "difference" (MMD² of the second set less that of the
             first), "standard_error", "p_value" and, for all regions together, "p_value_adjusted"; else None.
-        n_real: real images given.
-        n_samples: images of each generated set that were looked at.
-        notes: what the user should know.
-        classes: what was found of each class; empty without labels.
-        copies: pairs of an image of the first generated set and the training (or real) image that it copies, by their
+        n_real: Real images given.
+        n_samples: Images of each generated set that were looked at.
+        notes: What the user should know.
+        classes: What was found of each class; empty without labels.
+        copies: Pairs of an image of the first generated set and the training (or real) image that it copies, by their
             places in these sets, nearest first; empty where copies are no more than chance.
     """
 
@@ -232,27 +232,27 @@ def compare(
     once, to check them and to find copies, and in memory no more than are compared.
 
     Args:
-        real: images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
+        real: Images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
             large. N at least 5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
-        fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
-        other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
-        settings: how they are compared, such as `RegionSettings(n_clusters=5)`; None for the defaults. `n_samples` is
+        fake: Generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
+        other: Generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
+        settings: How they are compared, such as `RegionSettings(n_clusters=5)`; None for the defaults. `n_samples` is
             the largest number of images of each generated set, and at most 5/11 of N are taken, so that the baseline's
             draws differ.
         paired: True if images i of `fake` and `other` were drawn from one seed or one prompt.
-        comm: the processes that measure together, each called with the same images; None for this one alone.
-        real_labels: the class or prompt of each real image [N], strings or integers, to find out which class is wrong:
+        comm: The processes that measure together, each called with the same images; None for this one alone.
+        real_labels: The class or prompt of each real image [N], strings or integers, to find out which class is wrong:
             each is tested against the real images of its class, with one level for all classes, and those that differ
             are diagnosed. At most 500 images of a class on each side are looked at.
-        fake_labels: the same of each generated image [M]; of one generated set alone.
-        train: images [T, C, H, W] that the generator was trained on, to look for copies of; None to look for copies of
+        fake_labels: The same of each generated image [M]; of one generated set alone.
+        train: Images [T, C, H, W] that the generator was trained on, to look for copies of; None to look for copies of
             the real images that are not compared with.
-        device: to compute on; None for that of `fake`, the CPU where it is no tensor.
-        progress: wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
+        device: To compute on; None for that of `fake`, the CPU where it is no tensor.
+        progress: Wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:
-        TypeError: if a tensor holds no real numbers, `settings` are of another kind, or `paired` is no boolean.
-        ValueError: if a set is neither a tensor nor has a length and access by index, shapes or value ranges differ, or
+        TypeError: If a tensor holds no real numbers, `settings` are of another kind, or `paired` is no boolean.
+        ValueError: If a set is neither a tensor nor has a length and access by index, shapes or value ranges differ, or
             values are not finite. Likewise if images are too few, or not as many though paired, if there is not one
             label for each image of both sides, or if no class has 8 images on both.
 

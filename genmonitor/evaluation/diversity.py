@@ -57,13 +57,13 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     `genmonitor.callbacks.DiversityMonitor` says what the values are.
 
     Args:
-        settings: what the values depend on; None for the defaults of `DiversitySettings`.
-        output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
+        settings: What the values depend on; None for the defaults of `DiversitySettings`.
+        output_encoder: From images [n, C, H, W] to features [n, d]; None for the pixels.
+        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
             None for one-hot labels.
-        extra_metrics: further torchmetrics, fed with the features.
-        batch_size: samples per call of an encoder.
-        prefix: what its log keys and files begin with.
+        extra_metrics: Further torchmetrics, fed with the features.
+        batch_size: Samples per call of an encoder.
+        prefix: What its log keys and files begin with.
 
     References:
         The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645). Conditional Vendi Score (arXiv 2411.02817).
@@ -191,9 +191,9 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         too long to decompose so often.
 
         Args:
-            samples: all of them, in every process.
-            comm: the processes that share the groups; None for this one alone.
-            progress: wraps the groups.
+            samples: All of them, in every process.
+            comm: The processes that share the groups; None for this one alone.
+            progress: Wraps the groups.
         """
         comm = comm or SingleProcess()
         outputs, prompts = self._encode(samples.images), self._prompts_of(samples.indices)
@@ -270,9 +270,9 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """Return CLIPScore of all real images with their captions, None where they have none.
 
         Args:
-            subset: real images.
-            features: of this process's.
-            comm: the processes that evaluate together.
+            subset: Real images.
+            features: Of this process's.
+            comm: The processes that evaluate together.
         """
         cosines = torch.empty(0, dtype=torch.float64, device=features.device)
         with comm.all_ranks_or_none():

@@ -48,7 +48,7 @@ class SettingsChangedError(ValueError):
     """A saved state was made with other settings, so its values cannot be compared with new ones.
 
     Attributes:
-        names: the settings that differ.
+        names: The settings that differ.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -77,11 +77,11 @@ def agreed_signature(own: list[float] | None, comm: Collective) -> tuple[list[fl
     """Return process zero's signature of real images, and a note where other processes have others.
 
     Args:
-        own: that of this process's, None where it has none.
-        comm: the processes that evaluate together.
+        own: That of this process's, None where it has none.
+        comm: The processes that evaluate together.
 
     Raises:
-        FailedElsewhereError, ValueError: if some have images and others none.
+        FailedElsewhereError, ValueError: If some have images and others none.
     """
     first = comm.broadcast(own)
     with comm.all_ranks_or_none():
@@ -113,10 +113,10 @@ class Evaluator(ABC, Generic[EvaluationT]):
     `presenter` that shows more than these.
 
     Args:
-        n_samples: generated images per evaluation.
-        prefix: what its log keys and files begin with.
-        settings: what values depend on; None for `n_samples` alone.
-        objects: the arguments given that no manifest can hold, such as networks, by name; None for one left out.
+        n_samples: Generated images per evaluation.
+        prefix: What its log keys and files begin with.
+        settings: What values depend on; None for `n_samples` alone.
+        objects: The arguments given that no manifest can hold, such as networks, by name; None for one left out.
     """
 
     prompts: Prompts | None = None
@@ -139,13 +139,13 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Fix what stays fixed for a run, or keep what a saved state fixed. Every process calls it.
 
         Args:
-            real: where real images come from.
-            probe: some generated images [n, C, H, W], on the device to evaluate on.
-            comm: the processes that evaluate together.
-            progress: wraps what takes long.
+            real: Where real images come from.
+            probe: Some generated images [n, C, H, W], on the device to evaluate on.
+            comm: The processes that evaluate together.
+            progress: Wraps what takes long.
 
         Raises:
-            ValueError: if the configuration cannot work with these images.
+            ValueError: If the configuration cannot work with these images.
         """
 
     @abstractmethod
@@ -170,8 +170,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
         Where this fails on one process, no process keeps what it changed, see `commit_evaluation`.
 
         Args:
-            evaluation: what was found.
-            history: all records, that of this evaluation the last.
+            evaluation: What was found.
+            history: All records, that of this evaluation the last.
         """
         return []
 
@@ -187,8 +187,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Let `fit` keep what a run of the same settings fixed.
 
         Args:
-            manifest: of that run.
-            folder: where the files are that the manifest names.
+            manifest: Of that run.
+            folder: Where the files are that the manifest names.
         """
 
     def forget(self) -> None:
@@ -213,8 +213,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Return what an evaluation found, the finding to look at first before the others.
 
         Args:
-            evaluation: what was measured.
-            history: all records, that of this evaluation the last.
+            evaluation: What was measured.
+            history: All records, that of this evaluation the last.
         """
         return ()
 
@@ -256,7 +256,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Take over a saved state; what is fixed for a run then stays fixed.
 
         Raises:
-            SettingsChangedError: if it was saved with other settings; nothing is taken over then.
+            SettingsChangedError: If it was saved with other settings; nothing is taken over then.
         """
         check_same_settings(self.comparable_settings(), state["settings"])
         self.processors = state["processors"]
@@ -269,16 +269,16 @@ def run_evaluation(
     """Draw samples and evaluate them; where one process fails, every one raises.
 
     Args:
-        evaluator: fitted.
-        draw: gives this process's samples.
-        comm: the processes that evaluate together.
-        seed: of the random numbers that a metric may draw; the caller's random states are restored.
+        evaluator: Fitted.
+        draw: Gives this process's samples.
+        comm: The processes that evaluate together.
+        seed: Of the random numbers that a metric may draw; the caller's random states are restored.
 
     Returns:
         This process's samples and what those of all gave, with `sampling_seconds` and `metric_seconds`.
 
     Raises:
-        StopEvaluation: on every process, if the training around it was told to stop.
+        StopEvaluation: On every process, if the training around it was told to stop.
     """
     start = time.perf_counter()
     with comm.all_ranks_or_none():

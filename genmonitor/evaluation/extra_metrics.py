@@ -31,14 +31,14 @@ class ExtraMetrics:
     given so. Any other metric gets them as they are.
 
     Args:
-        metrics: a MetricCollection, or a dictionary of metrics.
-        of: what they are fed with, "images" or "features".
+        metrics: A MetricCollection, or a dictionary of metrics.
+        of: What they are fed with, "images" or "features".
 
     Attributes:
-        specs: declarations of the values of the last `compute`.
+        specs: Declarations of the values of the last `compute`.
 
     Raises:
-        TypeError: if they are something else.
+        TypeError: If they are something else.
     """
 
     def __init__(self, metrics: Mapping[str, Any] | Any, of: str = "images") -> None:
@@ -61,13 +61,13 @@ class ExtraMetrics:
         """Try each metric on a few images or features, and empty it.
 
         Args:
-            probe: generated images [N, C, H, W], or features [N, d].
-            real: real ones; their range is that of all images. None where there are none.
-            prompts: features of the probe's prompts [N, e], where it has some.
-            own: values of the evaluator, whose keys are taken.
+            probe: Generated images [N, C, H, W], or features [N, d].
+            real: Real ones; their range is that of all images. None where there are none.
+            prompts: Features of the probe's prompts [N, e], where it has some.
+            own: Values of the evaluator, whose keys are taken.
 
         Raises:
-            ValueError: if a metric does not take them, or its values could have the keys of the evaluator's own.
+            ValueError: If a metric does not take them, or its values could have the keys of the evaluator's own.
         """
         self._check_names(own)
         self._has_real = set()
@@ -111,7 +111,7 @@ class ExtraMetrics:
         """Compute each metric that succeeded on every process.
 
         Args:
-            comm: the processes that evaluate together.
+            comm: The processes that evaluate together.
 
         Returns:
             Lower-case name to value; a metric that returns a mean and a deviation gives `name` and `name_std`, one that

@@ -65,18 +65,18 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     `genmonitor.callbacks.PixelClusterMonitor` says what the values are.
 
     Args:
-        settings: what the values depend on; None for the defaults of `RegionSettings`.
-        extra_metrics: further torchmetrics fed from the same samples.
-        fault_models: what the diagnosis tries, see `genmonitor.diagnose`; None for the usual kinds.
-        readings: the statistics of images that it compares, likewise.
-        site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
-        batch_size: images per call of `site_encoder`.
-        prefix: what its log keys and files begin with.
-        prompts: sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
+        settings: What the values depend on; None for the defaults of `RegionSettings`.
+        extra_metrics: Further torchmetrics fed from the same samples.
+        fault_models: What the diagnosis tries, see `genmonitor.diagnose`; None for the usual kinds.
+        readings: The statistics of images that it compares, likewise.
+        site_encoder: From images to maps [n, c, h, w]: the sites are then the map's.
+        batch_size: Images per call of `site_encoder`.
+        prefix: What its log keys and files begin with.
+        prompts: Sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
 
     Attributes:
-        diagnoses: what was wrong at the last one, and when the next is due.
-        of_classes: p-value of classes that somebody else tests, by its key; empty for none.
+        diagnoses: What was wrong at the last one, and when the next is due.
+        of_classes: P-value of classes that somebody else tests, by its key; empty for none.
 
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).

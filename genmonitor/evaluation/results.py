@@ -32,9 +32,9 @@ class Evaluation:
     """What one evaluation found; an evaluator may add to it what its figures show.
 
     Attributes:
-        values: by key, without prefix.
-        notes: sentences that the user should read.
-        findings: the one to look at first is the first.
+        values: By key, without prefix.
+        notes: Sentences that the user should read.
+        findings: The one to look at first is the first.
     """
 
     values: dict[str, float]
@@ -60,9 +60,9 @@ class FitReport:
     """What `fit` has to say.
 
     Attributes:
-        notes: sentences that the user should read.
-        comparable: whether values are comparable with those of before; if not, the history starts over.
-        messages: what was found, nothing to worry about.
+        notes: Sentences that the user should read.
+        comparable: Whether values are comparable with those of before; if not, the history starts over.
+        messages: What was found, nothing to worry about.
     """
 
     notes: tuple[str, ...] = ()
@@ -84,9 +84,9 @@ class ShownImages:
 
     Attributes:
         tiles: RGB in [0, 1], [n, H, W, 3].
-        captions: of each, such as its prompt; empty where there is nothing to say.
-        nearest: the real image most similar to each, as `tiles`; None where none was looked for.
-        distances: how far that is, as a multiple of what is usual between real images.
+        captions: Of each, such as its prompt; empty where there is nothing to say.
+        nearest: The real image most similar to each, as `tiles`; None where none was looked for.
+        distances: How far that is, as a multiple of what is usual between real images.
     """
 
     tiles: NDArray[Any]

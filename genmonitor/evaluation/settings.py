@@ -37,11 +37,11 @@ def setting(default: Any, help: str, *, least: int | None = None, above: float |
     """Declare a setting: all that monitors, commands, manifests and sweeps need to know of it.
 
     Args:
-        default: its value if it is not given; None may be given only where that is the default.
-        help: its meaning in one line, for the option of a command.
-        least: the smallest whole number that is allowed.
-        above: the largest number that is too small.
-        one_of: the words that are allowed.
+        default: Its value if it is not given; None may be given only where that is the default.
+        help: Its meaning in one line, for the option of a command.
+        least: The smallest whole number that is allowed.
+        above: The largest number that is too small.
+        one_of: The words that are allowed.
     """
     return field(default=default, metadata={"help": help, "least": least, "above": above, "one_of": one_of})
 
@@ -71,7 +71,7 @@ class Settings:
         """Make the settings from what `to_manifest` returned.
 
         Raises:
-            ValueError: if a setting is missing or unknown, or is a kernel of the user's own.
+            ValueError: If a setting is missing or unknown, or is a kernel of the user's own.
         """
         names = {field.name for field in fields(cls)}
         if wrong := sorted(names ^ saved.keys()):
@@ -107,7 +107,7 @@ class SampleSettings(Settings):
     """Settings of an evaluator that has none of its own.
 
     Attributes:
-        n_samples: generated images per evaluation.
+        n_samples: Generated images per evaluation.
     """
 
     n_samples: int
@@ -118,7 +118,7 @@ class RegionSettings(Settings):
     """Settings of an evaluation of the regions of images; `PixelClusterMonitor` explains each at length.
 
     Raises:
-        ValueError: if a setting is out of its range, or two exclude each other.
+        ValueError: If a setting is out of its range, or two exclude each other.
 
     Example:
         >>> RegionSettings.from_manifest(RegionSettings(n_clusters=5).to_manifest()) == RegionSettings(5)
@@ -174,7 +174,7 @@ class DiversitySettings(Settings):
     """Settings of an evaluation of how varied generated images are; `DiversityMonitor` explains each at length.
 
     Raises:
-        ValueError: if a setting is out of its range, or needs prompts.
+        ValueError: If a setting is out of its range, or needs prompts.
 
     Example:
         >>> DiversitySettings.of(range(3)).n_samples
@@ -195,9 +195,9 @@ class DiversitySettings(Settings):
         """Make the settings; prompts may be strings or labels, and None stands for the cosine kernel.
 
         Args:
-            prompts: strings, or class labels as integers; None for a generator without them.
+            prompts: Strings, or class labels as integers; None for a generator without them.
             n_samples: None for 1000, or for as many as the prompts need where that is more.
-            **given: further settings by name.
+            **given: Further settings by name.
         """
         rows = None if prompts is None else Prompts.from_any(prompts)
         if n_samples is None and rows is not None:
@@ -234,7 +234,7 @@ class DisagreementSettings(Settings):
     `DisagreementMonitor` explains each at length.
 
     Raises:
-        ValueError: if a setting is out of its range.
+        ValueError: If a setting is out of its range.
 
     Example:
         >>> DisagreementSettings.of(range(30)).n_samples
@@ -256,10 +256,10 @@ class DisagreementSettings(Settings):
         """Make the settings; prompts may be strings or labels, and None stands for the default kernel.
 
         Args:
-            prompts: strings, or class labels as integers.
+            prompts: Strings, or class labels as integers.
             n_samples: None for the first multiple of the number of prompts from 1000 on.
             reference: "data", "start" or "previous".
-            **given: further settings by name. `prompt_kernel=None` stands for the cosine where `kernel` is one. Else it
+            **given: Further settings by name. `prompt_kernel=None` stands for the cosine where `kernel` is one. Else it
                 stands for a Gaussian, which keeps classes apart where the prompts are one-hot labels.
         """
         rows = Prompts.from_any(prompts)

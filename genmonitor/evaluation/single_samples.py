@@ -31,13 +31,13 @@ class SingleSamples:
     """What was found of single samples.
 
     Attributes:
-        copying: which generated images are near copies of real ones.
-        strange: which are unlike every real image; `held_out` real ones are what is usual.
-        uncovered: which real images are unlike any generated one; None of fewer than 16 real ones.
-        copies: pairs of a generated image and the real one that it copies, by their numbers, nearest first; empty where
+        copying: Which generated images are near copies of real ones.
+        strange: Which are unlike every real image; `held_out` real ones are what is usual.
+        uncovered: Which real images are unlike any generated one; None of fewer than 16 real ones.
+        copies: Pairs of a generated image and the real one that it copies, by their numbers, nearest first; empty where
             copies are no more than chance.
-        numbers: of the generated images, by which findings name them.
-        shown: by what is to be said of them, images [n, C, H, W].
+        numbers: Of the generated images, by which findings name them.
+        shown: By what is to be said of them, images [n, C, H, W].
     """
 
     copying: DataCopying
@@ -60,12 +60,12 @@ class SingleSamples:
         """Look at each sample; None where there are too few.
 
         Args:
-            fake: generated images [N, C, H, W].
-            real: real ones [M, C, H, W].
-            train: those that may be copied; None for every second real one, beside which the others are held out.
-            train_indices: their numbers; None for their places.
-            fake_indices: the numbers of the generated images.
-            aligned: as for `genmonitor.diagnose`.
+            fake: Generated images [N, C, H, W].
+            real: Real ones [M, C, H, W].
+            train: Those that may be copied; None for every second real one, beside which the others are held out.
+            train_indices: Their numbers; None for their places.
+            fake_indices: The numbers of the generated images.
+            aligned: As for `genmonitor.diagnose`.
         """
         among, held_out = (real[::2], real[1::2]) if train is None else (train.to(real.device), real)
         if min(map(len, (fake, among, held_out))) < MIN_SAMPLES:
@@ -114,7 +114,7 @@ class SingleSamples:
         """Name the strangest samples and where they are strange; a detail where chance brings such and as many.
 
         Args:
-            explained: whether a fault is known that makes many samples strange; then a few by far the strangest count.
+            explained: Whether a fault is known that makes many samples strange; then a few by far the strangest count.
         """
         p, windows, named = float(self.strange.p_value), self.strange.windows, []
         for i in self.strange.odd[:NAMED].tolist():

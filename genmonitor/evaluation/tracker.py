@@ -30,12 +30,12 @@ class Change:
     """A group that is worse than at its best.
 
     Attributes:
-        name: of the group.
-        now: its value.
-        best: its best value before.
-        epoch: of the best.
-        p: probability of so large a change by chance, for all groups together.
-        since: epoch since when it is worse without a break; None where that is not known.
+        name: Of the group.
+        now: Its value.
+        best: Its best value before.
+        epoch: Of the best.
+        p: Probability of so large a change by chance, for all groups together.
+        since: Epoch since when it is worse without a break; None where that is not known.
     """
 
     name: str
@@ -58,10 +58,10 @@ class Tracker(ABC):
     what the value is, how sure a change is, and from which size on it deserves an alert.
 
     Attributes:
-        best: best value of each group.
-        epochs: of the best.
-        standing: groups that are far worse at the last evaluation and the one before, the surest first.
-        recovered: names that were among these until the last evaluation.
+        best: Best value of each group.
+        epochs: Of the best.
+        standing: Groups that are far worse at the last evaluation and the one before, the surest first.
+        recovered: Names that were among these until the last evaluation.
     """
 
     quantity: ClassVar[str]
@@ -93,8 +93,8 @@ class Tracker(ABC):
         """Return the groups that are worse than at their best by more than chance, the surest first.
 
         Args:
-            values: of each group.
-            scores: by how many standard errors each is better than at its best; nan where nothing is known.
+            values: Of each group.
+            scores: By how many standard errors each is better than at its best; nan where nothing is known.
         """
         found = []
         for name, p in p_values_of_change(scores).items():
@@ -106,9 +106,9 @@ class Tracker(ABC):
         """Take in an evaluation; return the groups that deserve an alert from now on.
 
         Args:
-            values: as for `changes`.
-            scores: as for `changes`.
-            epoch: of the evaluation.
+            values: As for `changes`.
+            scores: As for `changes`.
+            epoch: Of the evaluation.
         """
         far, before = self.far(values), self._in_a_row
         changes = self.changes(values, scores)
@@ -134,10 +134,10 @@ class Tracker(ABC):
         """Return one finding about groups that got worse, none where there are none.
 
         Args:
-            changes: the groups, the first in full.
-            epoch: of the evaluation.
-            area: from a name to what the finding is about.
-            keys: of the values that have a curve, by name.
+            changes: The groups, the first in full.
+            epoch: Of the evaluation.
+            area: From a name to what the finding is about.
+            keys: Of the values that have a curve, by name.
         """
         if not changes:
             return []
@@ -178,7 +178,7 @@ def p_values_of_change(scores: Values) -> dict[str, float]:
     """Return how likely each change for the worse is by chance, for all of them together (Holm).
 
     Args:
-        scores: by how many standard errors each is better than at its best; nan where nothing is known.
+        scores: By how many standard errors each is better than at its best; nan where nothing is known.
 
     Example:
         >>> found = p_values_of_change({"cluster_1": -3.0, "cluster_2": 0.0})

@@ -27,8 +27,8 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
 
     Args:
         values: [d, V, N]: sites, all of which vary; values per site; samples.
-        gamma: of the Gaussian kernel.
-        tolerance: how far an entry may be from its exact value.
+        gamma: Of the Gaussian kernel.
+        tolerance: How far an entry may be from its exact value.
 
     Returns:
         [d, d], float64.
@@ -61,10 +61,10 @@ def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int)
     whose Frobenius norm goes with n · mean |u|^(2p+2); the features of degree 1 alone bound the whole from below.
 
     Args:
-        moment: mean of |u|^(2 · degree + 2) per site [d].
+        moment: Mean of |u|^(2 · degree + 2) per site [d].
         linear_norm: Frobenius norm of the covariance of the features of degree 1 per site [d].
-        gamma: of the kernel.
-        degree: highest degree kept.
+        gamma: Of the kernel.
+        degree: Highest degree kept.
     """
     dropped = (2 * gamma) ** (degree + 1) / math.factorial(degree + 1) * moment
     return 2 * float((dropped / linear_norm).max())
@@ -74,9 +74,9 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
     """Find the lowest Taylor degree whose bound is within the tolerance, or MAX_DEGREE + 1 if none is.
 
     Args:
-        shifted: values [d, V, N] of sites that vary, minus their mean.
-        gamma: of the kernel.
-        tolerance: upper limit of `taylor_bound`.
+        shifted: Values [d, V, N] of sites that vary, minus their mean.
+        gamma: Of the kernel.
+        tolerance: Upper limit of `taylor_bound`.
     """
     d, values, n = shifted.shape
     squares, linear_norm = shifted.new_empty(d, n, dtype=torch.float64), shifted.new_empty(d, dtype=torch.float64)
@@ -134,8 +134,8 @@ def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
     Gram matrices S + W of two sites, with |S + W| = 1, the products that involve W add at most 2 |W| + |W|².
 
     Args:
-        spectrum: of each site [d, R], in descending order.
-        tolerance: what may be missing from an entry.
+        spectrum: Of each site [d, R], in descending order.
+        tolerance: What may be missing from an entry.
     """
     r = spectrum.shape[1]
     weight = _weights(spectrum).flatten()
@@ -153,9 +153,9 @@ def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: fl
 
     Args:
         levels: [R, d, N] float64.
-        spectrum: squared norms of the levels [d, R].
-        pairs: of levels, both (k, l) and (l, k).
-        tolerance: what a pair may lose in float32; the others are multiplied in float64.
+        spectrum: Squared norms of the levels [d, R].
+        pairs: Of levels, both (k, l) and (l, k).
+        tolerance: What a pair may lose in float32; the others are multiplied in float64.
 
     Returns:
         [d, d], float64.

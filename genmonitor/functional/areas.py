@@ -34,14 +34,14 @@ def significant_areas(found: Mapping[str, Tensor]) -> list[Tensor]:
     all of it, as for a generator whose training has just begun.
 
     Args:
-        found: what `discrepancy_map` returns: `map` and `p_map`, both [H, W].
+        found: What `discrepancy_map` returns: `map` and `p_map`, both [H, W].
 
     Returns:
         Masks, bool [H, W] on the map's device, that of the largest sum of the map first; none if nothing differs.
 
     Raises:
-        TypeError: if `map` or `p_map` is no tensor.
-        ValueError: if they are not of one shape [H, W].
+        TypeError: If `map` or `p_map` is no tensor.
+        ValueError: If they are not of one shape [H, W].
 
     Example:
         >>> sizes = torch.zeros(8, 8)

@@ -22,15 +22,15 @@ def authenticity(fake: Tensor, real: Tensor) -> Tensor:
     a copy.
 
     Args:
-        fake: features [N, D], N at least 2.
-        real: features of training samples [M, D], M at least 2; those of other real samples could not be copied.
+        fake: Features [N, D], N at least 2.
+        real: Features of training samples [M, D], M at least 2; those of other real samples could not be copied.
 
     Returns:
         A float64 scalar in [0, 1].
 
     Raises:
-        TypeError: if a side is not a tensor of real numbers.
-        ValueError: if dimensions differ, values are not finite, or a side has fewer than 2 samples.
+        TypeError: If a side is not a tensor of real numbers.
+        ValueError: If dimensions differ, values are not finite, or a side has fewer than 2 samples.
 
     References:
         Alaa et al., "How Faithful is your Synthetic Data? Sample-level Metrics for Evaluating and Auditing Generative

@@ -32,11 +32,11 @@ class BandEnergy(NamedTuple):
     """What `band_energy_test` found of B bands, the finest first.
 
     Attributes:
-        wavelengths: the shortest wavelength of each band in pixels; it reaches to that of the next, the last to all.
-        energy: energy of a typical generated image over that of a typical real one, float64 [B]; 1 where they agree.
-        p_value: of no difference in a band, float64 [B], one level for all bands and directions.
-        directed_energy: the same as `energy` of the vertical, the horizontal and the diagonal details, float64 [B, 3].
-        directed_p_value: of these, float64 [B, 3].
+        wavelengths: The shortest wavelength of each band in pixels; it reaches to that of the next, the last to all.
+        energy: Energy of a typical generated image over that of a typical real one, float64 [B]; 1 where they agree.
+        p_value: Of no difference in a band, float64 [B], one level for all bands and directions.
+        directed_energy: The same as `energy` of the vertical, the horizontal and the diagonal details, float64 [B, 3].
+        directed_p_value: Of these, float64 [B, 3].
     """
 
     wavelengths: tuple[int, ...]
@@ -57,14 +57,14 @@ def band_energy_test(
     directions share one level (Westfall and Young). Nothing at a fixed place is needed: images need not be aligned.
 
     Args:
-        fake: images [N, C, H, W], N at least 8; height and width at least 2.
-        real: images [M, C, H, W], M at least 8.
-        num_permutations: random splits that the observed one is compared with, at least 19.
-        seed: of the splits.
+        fake: Images [N, C, H, W], N at least 8; height and width at least 2.
+        real: Images [M, C, H, W], M at least 8.
+        num_permutations: Random splits that the observed one is compared with, at least 19.
+        seed: Of the splits.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, images are fewer than 8 or smaller than 2 pixels, or an
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, images are fewer than 8 or smaller than 2 pixels, or an
             argument is out of its range.
 
     References:

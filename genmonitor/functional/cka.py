@@ -43,8 +43,8 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
     """Centered kernel alignment of paired samples, HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
 
     Args:
-        x: samples [N, D].
-        y: samples [N, E], row i belonging to row i of x.
+        x: Samples [N, D].
+        y: Samples [N, E], row i belonging to row i of x.
         kernel: None for a Gaussian; an open gamma is resolved for x and y separately.
 
     Returns:
@@ -53,7 +53,7 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
         one that is much wider than the data.
 
     Raises:
-        ValueError: if the samples are fewer than 2 or not paired.
+        ValueError: If the samples are fewer than 2 or not paired.
 
     References:
         Kornblith et al., "Similarity of Neural Network Representations Revisited", arXiv 1905.00414.
@@ -89,8 +89,8 @@ def pixel_cka(
     Args:
         images: [N, C, H, W], N at least 2; integers are read as 0..255 and scaled to [0, 1] in float64.
         kernel: None for a Gaussian. Its gamma is that of whole images.
-        patch_size: side of a site in pixels; it divides H and W.
-        tolerance: how far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
+        patch_size: Side of a site in pixels; it divides H and W.
+        tolerance: How far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
             5e-7 whatever the tolerance.
         batch_estimator: None for all images at once. m for the paper's estimator: the mean of the values over
             consecutive mini-batches of m images (a shorter last one is not used), biased upwards by up to about 3/m.
@@ -100,7 +100,7 @@ def pixel_cka(
         and columns of constant sites are zero.
 
     Raises:
-        ValueError: if an argument is out of its range.
+        ValueError: If an argument is out of its range.
 
     References:
         Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
@@ -177,7 +177,7 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
 
     Args:
         values: [d, V, N] sites, values per site, samples.
-        kernel: with its gamma.
+        kernel: With its gamma.
 
     Returns:
         [d, d], float64.

@@ -30,13 +30,13 @@ def cosine_mean_similarity(
     differs is then how regions go together, and no single region shows it.
 
     Args:
-        fake: images [N, C, H, W], or features [N, D] without a partition.
-        real: images [M, C, H, W] or features [M, D]; M need not be N.
+        fake: Images [N, C, H, W], or features [N, D] without a partition.
+        real: Images [M, C, H, W] or features [M, D]; M need not be N.
         kernel: None for a Gaussian; a kernel without gamma takes it from `real`. One gamma serves all clusters.
-        partition: which cluster each pixel belongs to.
+        partition: Which cluster each pixel belongs to.
         block_size: None for all samples at once; b for the paper's estimator, the mean of the values over all pairs of
             a block of b fake and a block of b real samples.
-        unbiased: leave the diagonal out of the squared norms. Default False, the paper's plug-in estimator, which stays
+        unbiased: Leave the diagonal out of the squared norms. Default False, the paper's plug-in estimator, which stays
             in [0, 1] and whose bias is about 1/N: values at different N, M or `block_size` must not be compared.
 
     Returns:
@@ -46,8 +46,8 @@ def cosine_mean_similarity(
         none does where the clusters are independent).
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, samples are fewer than 2 or do not fill whole blocks, or
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, samples are fewer than 2 or do not fill whole blocks, or
             the partition is of another size.
 
     References:

@@ -28,18 +28,18 @@ def conditional_vendi_score(
     Args:
         outputs: [N, D], N at least 2; three [N, N] matrices are held, up to several thousand samples.
         prompts: [N, E].
-        kernel: as for `scendi_score`.
-        prompt_kernel: as for `scendi_score`.
-        order: q of the entropies, as for `vendi_score`; 2 gives Conditional-RKE.
-        truncation: of each spectrum, as for `vendi_score`.
+        kernel: As for `scendi_score`.
+        prompt_kernel: As for `scendi_score`.
+        order: Q of the entropies, as for `vendi_score`; 2 gives Conditional-RKE.
+        truncation: Of each spectrum, as for `vendi_score`.
 
     Returns:
         float64 scalars, at least 1 unless `truncation` is set: `conditional_vendi`, how many modes the outputs of one
         prompt have; `information_vendi`, by what factor prompts multiply that.
 
     Raises:
-        TypeError: as `scendi_score` does.
-        ValueError: as `scendi_score` does, or if `order` or `truncation` is out of its range.
+        TypeError: As `scendi_score` does.
+        ValueError: As `scendi_score` does, or if `order` or `truncation` is out of its range.
 
     References:
         Jalali, Ospanov, Gohari and Farnia, "Conditional Vendi Score: Prompt-Aware Diversity Evaluation for Generative

@@ -25,9 +25,9 @@ class DataCopying(NamedTuple):
             ones are. Blurred or faded images are too, so it decides nothing alone.
         p_value: float64 scalar, of no more near copies than held-out samples hold.
         share: float64 scalar in [0, 1], part of the generated samples that are near copies, less that of held-out ones.
-        nearest: the training sample nearest to each generated one, int64 [N].
-        ratios: how far that is, in parts of the mean distance of the 50 nearest, float64 [N].
-        copied: the generated samples that count as near copies, nearest first, int64 [K]: about 1 % of those that copy
+        nearest: The training sample nearest to each generated one, int64 [N].
+        ratios: How far that is, in parts of the mean distance of the 50 nearest, float64 [N].
+        copied: The generated samples that count as near copies, nearest first, int64 [K]: about 1 % of those that copy
             nothing are among them.
     """
 
@@ -51,16 +51,16 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
     is `c_t`.
 
     Args:
-        fake: images [N, C, H, W] or features [N, D], N at least 8.
-        held_out: real samples [M, ...] that the generator was not trained on, M at least 8.
-        train: training samples [T, ...], T at least 8.
+        fake: Images [N, C, H, W] or features [N, D], N at least 8.
+        held_out: Real samples [M, ...] that the generator was not trained on, M at least 8.
+        train: Training samples [T, ...], T at least 8.
 
     Returns:
         The p-value, the share of copies, and which sample copies which.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, or a side has fewer than 8 samples.
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, or a side has fewer than 8 samples.
 
     References:
         Meehan, Chaudhuri and Dasgupta, "A Non-Parametric Test to Detect Data-Copying in Generative Models", AISTATS
@@ -105,10 +105,10 @@ def count_test(count: int, n: int, m: int, distinct: int | None = None) -> tuple
     """Test whether chance puts so many of n samples lower than 99 % of m held-out ones, if all are exchangeable.
 
     Args:
-        count: samples that are lower.
-        n: samples.
-        m: held-out samples.
-        distinct: how many of `count` are different ones, which the p-value goes by; None for all.
+        count: Samples that are lower.
+        n: Samples.
+        m: Held-out samples.
+        distinct: How many of `count` are different ones, which the p-value goes by; None for all.
 
     Returns:
         The p-value, and the share of the samples beyond that of held-out ones, float64 scalars.

@@ -43,13 +43,13 @@ def discrepancy_map(
     differ, and edges around them, which only texture sees, count for less.
 
     Args:
-        fake: images [N, C, H, W]; N at least 8.
-        real: images [M, C, H, W]; M need not be N, but is at least 8 too.
-        sides: of the windows, in pixels. Images with more than 48 pixels a side are seen in at most 48 cells a side,
+        fake: Images [N, C, H, W]; N at least 8.
+        real: Images [M, C, H, W]; M need not be N, but is at least 8 too.
+        sides: Of the windows, in pixels. Images with more than 48 pixels a side are seen in at most 48 cells a side,
             whose characteristic functions are means over their pixels; sides then count cells.
-        num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
+        num_permutations: Random splits that the observed one is compared with, B >= 19. The smallest p-value is
             1 / (B + 1).
-        seed: of the splits, which the samples decide too, as in `two_sample_test`.
+        seed: Of the splits, which the samples decide too, as in `two_sample_test`.
 
     Returns:
         A dictionary of float64 tensors on the samples' device: `map` [H, W], at least 0, where 1 is about what chance
@@ -57,8 +57,8 @@ def discrepancy_map(
         the smallest of all. Images that all agree have a map of 0 and p = 1.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, images are fewer than 8, or an argument is out of range.
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, images are fewer than 8, or an argument is out of range.
 
     References:
         Westfall and Young, "Resampling-Based Multiple Testing", 1993.
@@ -111,7 +111,7 @@ def cell_discrepancies(images: Tensor, blocks: Blocks) -> Tensor:
 
     Args:
         images: [N, C, H, W], block after block, as `blocks.take` returns them.
-        blocks: what the splits are of.
+        blocks: What the splits are of.
 
     Returns:
         float64 [1 + S, rows, columns]: the sum over channels and characteristic functions of the squared difference of
@@ -149,7 +149,7 @@ def size_of_difference(views: Sequence[Tensor]) -> Tensor:
     """Return by how many standard deviations of the other splits the observed one exceeds their mean in each cell.
 
     Args:
-        views: discrepancies [S, rows, columns] of each view, the observed split first.
+        views: Discrepancies [S, rows, columns] of each view, the observed split first.
 
     Returns:
         [rows, columns], at least 0: the geometric mean over views and windows, each of size one more than it is.
@@ -169,8 +169,8 @@ def smallest_p_values(views: Sequence[Tensor], sides: Sequence[int]) -> Tensor:
     """Return of each cell the smallest p-value of the windows that hold it, with one level for all views and windows.
 
     Args:
-        views: discrepancies [S, rows, columns] of each view, the observed split first.
-        sides: of the windows, in cells.
+        views: Discrepancies [S, rows, columns] of each view, the observed split first.
+        sides: Of the windows, in cells.
     """
     shape = views[0].shape[1:]
     windows = [(side, standardized(window_sums(view, side))) for side, view in product(sides, views)]

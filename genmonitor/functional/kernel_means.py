@@ -23,11 +23,11 @@ class KernelMeans(NamedTuple):
     """Means of a kernel over the pairs of two sets, in pairs of blocks; the whole comes before its regions.
 
     Attributes:
-        across: pairs of a fake and a real sample [1 + regions, A, B], float64.
-        within_fake: pairs within each fake block [1 + regions, A].
-        within_real: pairs within each real block [1 + regions, B].
-        fake_block: samples in a fake block.
-        real_block: samples in a real block.
+        across: Pairs of a fake and a real sample [1 + regions, A, B], float64.
+        within_fake: Pairs within each fake block [1 + regions, A].
+        within_real: Pairs within each real block [1 + regions, B].
+        fake_block: Samples in a fake block.
+        real_block: Samples in a real block.
     """
 
     across: Tensor
@@ -64,12 +64,12 @@ def kernel_means(
     """Average a kernel over the pairs of samples, within each pair of blocks.
 
     Args:
-        fake: samples [N, ...], float32 or float64.
-        real: samples [M, ...].
-        kernel: with its gamma set; one that factorizes with a `partition`.
-        partition: the regions of images; None for the whole alone.
-        block_size: samples per block, dividing N and M; None for one block.
-        within_real: the means of the real side alone where they are known already.
+        fake: Samples [N, ...], float32 or float64.
+        real: Samples [M, ...].
+        kernel: With its gamma set; one that factorizes with a `partition`.
+        partition: The regions of images; None for the whole alone.
+        block_size: Samples per block, dividing N and M; None for one block.
+        within_real: The means of the real side alone where they are known already.
     """
     fake_block, real_block = block_size or len(fake), block_size or len(real)
     if within_real is None:
@@ -83,10 +83,10 @@ def means_within(x: Tensor, kernel: Kernel, partition: PixelPartition | None, si
     """Average the kernel over the pairs within each block, a sample with itself among them: [1 + regions, A].
 
     Args:
-        x: samples [N, ...].
-        kernel: with its gamma set.
-        partition: as for `kernel_means`.
-        size: samples in a block.
+        x: Samples [N, ...].
+        kernel: With its gamma set.
+        partition: As for `kernel_means`.
+        size: Samples in a block.
     """
     kernels = GroupKernels.single(kernel, x, partition)
     return 1 + torch.cat([kernels.sums(block).totals for block in x.split(size)], 1) / size**2
@@ -142,8 +142,8 @@ class Dispersion(NamedTuple):
     """How spread samples are.
 
     Attributes:
-        value: one minus the mean kernel of two different samples: 0 where all are the same, float64.
-        influence: of each sample on it [N], of mean 0: by how much a unit of its weight changes the value.
+        value: One minus the mean kernel of two different samples: 0 where all are the same, float64.
+        influence: Of each sample on it [N], of mean 0: by how much a unit of its weight changes the value.
     """
 
     value: Tensor
@@ -163,15 +163,15 @@ def kernel_dispersion(x: Tensor, kernel: Kernel) -> Dispersion:
     jackknife's, (N - 1) times what the value loses without a sample, as in `mmd_influence`.
 
     Args:
-        x: samples [N, D]; N at least 3.
-        kernel: with its gamma set.
+        x: Samples [N, D]; N at least 3.
+        kernel: With its gamma set.
 
     Returns:
         The value, in [0, 1] for a kernel in [0, 1] and up to 1 + 1 / (N - 1) for the cosine, and the influences.
 
     Raises:
-        TypeError: if x is no tensor of real numbers.
-        ValueError: if the samples are fewer than 3, not finite, or the kernel has no gamma.
+        TypeError: If x is no tensor of real numbers.
+        ValueError: If the samples are fewer than 3, not finite, or the kernel has no gamma.
 
     References:
         Efron and Stein, "The Jackknife Estimate of Variance", Annals of Statistics 1981.

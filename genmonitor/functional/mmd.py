@@ -15,19 +15,19 @@ def maximum_mean_discrepancy(
     """Squared maximum mean discrepancy ‖μ_X - μ_Y‖² = mean k(x, x') + mean k(y, y') - 2 mean k(x, y).
 
     Args:
-        fake: images [N, C, H, W] or features [N, D].
-        real: images [M, C, H, W] or features [M, D]; M need not be N.
+        fake: Images [N, C, H, W] or features [N, D].
+        real: Images [M, C, H, W] or features [M, D]; M need not be N.
         kernel: None for a Gaussian; a kernel without gamma takes it from `real`.
         block_size: None for all samples at once; b averages over all pairs of a block of b fake and b real samples.
-        unbiased: leave the diagonals out; the value may then be slightly negative. False gives the plug-in, which is
+        unbiased: Leave the diagonals out; the value may then be slightly negative. False gives the plug-in, which is
             never negative and biased upwards by about 1/N.
 
     Returns:
         A float64 scalar; 0 where the distributions agree, at most 2.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, or samples are fewer than 2 or do not fill whole blocks.
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, or samples are fewer than 2 or do not fill whole blocks.
 
     References:
         Gretton et al., "A Kernel Two-Sample Test", JMLR 2012, Eq. 3 and 5.

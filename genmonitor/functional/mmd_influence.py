@@ -22,15 +22,15 @@ class MMDInfluence(NamedTuple):
     A named tuple of tensors and names: `_asdict()` goes into a `state_dict`, and `MMDInfluence(**state)` comes out.
 
     Attributes:
-        regions: names of the R regions, "image" first.
-        mmd: squared maximum mean discrepancy without bias [R].
-        fake: influence of each fake sample on it [R, N], of mean 0: by how much a unit of its weight changes the value.
-        real: influence of each real sample [R, M].
-        second_order: how much the variance of the influences exceeds that of the value [R], at least 0.
-        real_mean: mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
+        regions: Names of the R regions, "image" first.
+        mmd: Squared maximum mean discrepancy without bias [R].
+        fake: Influence of each fake sample on it [R, N], of mean 0: by how much a unit of its weight changes the value.
+        real: Influence of each real sample [R, M].
+        second_order: How much the variance of the influences exceeds that of the value [R], at least 0.
+        real_mean: Mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
         gamma: 1 over the mean squared distance of real samples [R], 0 if none vary; or the given kernel's.
-        by_gamma: the value for each Gaussian of the kernel alone, by rising gamma [R, 4]; [R, 1] for a given kernel.
-        by_chance: standard deviation of each of these between real samples and as many real ones as there are fake.
+        by_gamma: The value for each Gaussian of the kernel alone, by rising gamma [R, 4]; [R, 1] for a given kernel.
+        by_chance: Standard deviation of each of these between real samples and as many real ones as there are fake.
     """
 
     regions: tuple[str, ...]
@@ -53,20 +53,20 @@ def mmd_influence(
     part of second order. `relative_similarity_from_influences` compares two sets by them.
 
     Args:
-        fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
-        real: images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
+        fake: Images [N, C, H, W], or features [N, D] without a partition; N at least 8.
+        real: Images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
         kernel: None for a mean of Gaussian kernels, with gamma = 0.5, 2, 8 and 32 over the mean squared distance of
             real samples, in each region its own. Each is weighted by one over what its MMD varies by among up to 2000
             of these. A kernel that is given serves all regions with its gamma. An open gamma is the median heuristic's.
-        partition: which cluster each pixel belongs to.
+        partition: Which cluster each pixel belongs to.
 
     Returns:
         The values and influences of `image`, `cluster_1`, …, and `constant` for label 0. A region where real samples do
         not vary takes the image's gamma; where none of them vary everything is 0, unless a kernel is given.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, samples are fewer than 8, the kernel takes no
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, samples are fewer than 8, the kernel takes no
             gamma, or the partition is of another size.
 
     References:
@@ -94,8 +94,8 @@ class RealSide(NamedTuple):
 
     Attributes:
         samples: [M, ...].
-        kernels: of the image and its regions, with their mixture.
-        sums: over pairs of real samples.
+        kernels: Of the image and its regions, with their mixture.
+        sums: Over pairs of real samples.
     """
 
     samples: Tensor

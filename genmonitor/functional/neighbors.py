@@ -17,9 +17,9 @@ def distance_blocks(x: Tensor, y: Tensor, margin: float = 0.0) -> Iterator[tuple
     """Yield rows of x with their squared distances to all of y, in blocks within the memory budget of 512 MiB.
 
     Args:
-        x: samples [N, D].
-        y: samples [M, D].
-        margin: as for `squared_distances`.
+        x: Samples [N, D].
+        y: Samples [M, D].
+        margin: As for `squared_distances`.
 
     Yields:
         Rows, and distances [rows, M], float64.
@@ -34,9 +34,9 @@ def knn(x: Tensor, y: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the squared distances of x [N, D] to the k nearest of y [M, D], and which these are.
 
     Args:
-        x: samples; they may be `y`, and then none is its own neighbor.
-        y: samples, at least k, and one more if they are `x`.
-        k: number of neighbors.
+        x: Samples; they may be `y`, and then none is its own neighbor.
+        y: Samples, at least k, and one more if they are `x`.
+        k: Number of neighbors.
 
     Returns:
         Squared distances [N, k], float64, the nearest first; indices [N, k].
@@ -60,8 +60,8 @@ def neighbor_radii(x: Tensor, k: int) -> Tensor:
     """Squared distance of each sample to its k-th nearest neighbor.
 
     Args:
-        x: samples [N, D], N above k.
-        k: number of neighbors.
+        x: Samples [N, D], N above k.
+        k: Number of neighbors.
 
     Returns:
         [N], float64; 0 where k others equal the sample. From the differences of the two: exact for whole numbers.

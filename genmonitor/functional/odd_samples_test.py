@@ -31,11 +31,11 @@ class OddSamples(NamedTuple):
     Attributes:
         p_value: float64 scalar, of no more odd samples than held-out ones hold.
         share: float64 scalar in [0, 1], part of the samples that are odd, less that of held-out ones.
-        scores: of each sample, float64 [N]: the lower, the odder.
-        odd: samples that are odder than 99 % of the held-out ones, the oddest first, int64 [K]: about 1 % of those that
+        scores: Of each sample, float64 [N]: the lower, the odder.
+        odd: Samples that are odder than 99 % of the held-out ones, the oddest first, int64 [K]: about 1 % of those that
             have nothing odd are among them.
-        lowest: score of the oddest held-out sample, float64 scalar.
-        window: where each sample is oddest, int64 [N], one of `windows`.
+        lowest: Score of the oddest held-out sample, float64 scalar.
+        window: Where each sample is oddest, int64 [N], one of `windows`.
         windows: bool [W, h, w], the whole image last; of features, of one value [1, 1, 1].
     """
 
@@ -60,14 +60,14 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     generated and held-out samples are exchangeable, for any number of them.
 
     Args:
-        fake: images [N, C, H, W] or features [N, D], N at least 8.
-        held_out: real samples [M, ...] other than `real`, M at least 8.
-        real: real samples [K, ...] to be like, K at least 8.
-        aligned: whether windows at the same place can be compared; if not, the whole image alone is.
+        fake: Images [N, C, H, W] or features [N, D], N at least 8.
+        held_out: Real samples [M, ...] other than `real`, M at least 8.
+        real: Real samples [K, ...] to be like, K at least 8.
+        aligned: Whether windows at the same place can be compared; if not, the whole image alone is.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, or a side has fewer than 8 samples.
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, or a side has fewer than 8 samples.
 
     References:
         Kynkäänniemi et al., "Improved Precision and Recall Metric for Assessing Generative Models", arXiv 1904.06991.
@@ -105,7 +105,7 @@ class Uncovered(NamedTuple):
     Attributes:
         p_value: float64 scalar, of generated samples that cover no fewer real ones than held-out ones do.
         share: float64 scalar in [0, 1], part of the real samples that held-out ones cover and generated ones do not.
-        uncovered: indices of real samples that no generated one is like, the farthest from all first, int64 [K].
+        uncovered: Indices of real samples that no generated one is like, the farthest from all first, int64 [K].
     """
 
     p_value: Tensor
@@ -122,14 +122,14 @@ def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 
     and the p-value is that of 999 random exchanges between them.
 
     Args:
-        fake: images [N, C, H, W] or features [N, D], N at least 8.
-        held_out: real samples [M, ...] other than `real`, M at least 8.
-        real: real samples [K, ...] to be covered, K at least 8.
-        seed: of the exchanges.
+        fake: Images [N, C, H, W] or features [N, D], N at least 8.
+        held_out: Real samples [M, ...] other than `real`, M at least 8.
+        real: Real samples [K, ...] to be covered, K at least 8.
+        seed: Of the exchanges.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, or a side has fewer than 8 samples.
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, or a side has fewer than 8 samples.
 
     References:
         Naeem et al., "Reliable Fidelity and Diversity Metrics for Generative Models", ICML 2020, arXiv 2002.09797.

@@ -41,10 +41,10 @@ class Blocks(NamedTuple):
     """Samples of both sides in blocks of one size, and the splits of the blocks.
 
     Attributes:
-        fake: the order of the fake samples [N], block after block; what fills no block comes last.
-        real: the order of the real samples [M].
-        size: samples in a block.
-        splits: blocks that a split calls fake, bool [1 + permutations, fake + real blocks]; the observed one first.
+        fake: The order of the fake samples [N], block after block; what fills no block comes last.
+        real: The order of the real samples [M].
+        size: Samples in a block.
+        splits: Blocks that a split calls fake, bool [1 + permutations, fake + real blocks]; the observed one first.
     """
 
     fake: Tensor
@@ -61,10 +61,10 @@ class Blocks(NamedTuple):
         of the values, and each seed would have a level of its own, 2.5 to 8 % for 5 %.
 
         Args:
-            fake: images [N, C, H, W] or features [N, D].
+            fake: Images [N, C, H, W] or features [N, D].
             real: [M, ...].
-            num_permutations: random splits.
-            seed: of the blocks and the splits.
+            num_permutations: Random splits.
+            seed: Of the blocks and the splits.
 
         Example:
             >>> blocks = Blocks.of(torch.randn(120, 3), torch.randn(1000, 3), num_permutations=99)
@@ -113,7 +113,7 @@ class Blocks(NamedTuple):
         """Return wᵀ K w for the weights w of each split.
 
         Args:
-            grams: sums over pairs of blocks [..., blocks, blocks], float64.
+            grams: Sums over pairs of blocks [..., blocks, blocks], float64.
 
         Returns:
             [..., splits].

@@ -21,16 +21,16 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
     Values at different N, M or k must not be compared.
 
     Args:
-        fake: features [N, D], N above k.
-        real: features [M, D], M above k; it need not be N.
-        k: number of neighbors.
+        fake: Features [N, D], N above k.
+        real: Features [M, D], M above k; it need not be N.
+        k: Number of neighbors.
 
     Returns:
         float64 scalars `precision`, `recall`, `density`, `coverage`; all but density in [0, 1].
 
     Raises:
-        TypeError: if a side is not a tensor of real numbers.
-        ValueError: if dimensions differ, values are not finite, or a side has k samples or fewer.
+        TypeError: If a side is not a tensor of real numbers.
+        ValueError: If dimensions differ, values are not finite, or a side has k samples or fewer.
 
     References:
         Kynkäänniemi et al., "Improved Precision and Recall Metric for Assessing Generative Models", arXiv 1904.06991,

@@ -17,12 +17,12 @@ class PromptFidelity(NamedTuple):
     """What `prompt_fidelity` found of P prompts; scores are 100 times a cosine, in [-100, 100].
 
     Attributes:
-        score: mean over all images with their own prompts, float64 scalar: CLIPScore, which never shows less than 0.
-        shuffled: mean over all images with all prompts but their own, float64 scalar: what images that ignore their
+        score: Mean over all images with their own prompts, float64 scalar: CLIPScore, which never shows less than 0.
+        shuffled: Mean over all images with all prompts but their own, float64 scalar: what images that ignore their
             prompts get.
-        by_prompt: mean over the images of each prompt, float64 [P].
-        of_others: mean over the images of all other prompts, with each prompt, float64 [P].
-        p_value: of a prompt's images being no closer to it than those of other prompts (Mann-Whitney, one-sided),
+        by_prompt: Mean over the images of each prompt, float64 [P].
+        of_others: Mean over the images of all other prompts, with each prompt, float64 [P].
+        p_value: Of a prompt's images being no closer to it than those of other prompts (Mann-Whitney, one-sided),
             float64 [P] on the CPU; NaN for a prompt with fewer than 8 images.
     """
 
@@ -37,13 +37,13 @@ def prompt_fidelity(outputs: Tensor, prompts: Tensor, prompt_index: Tensor) -> P
     """Compare images with their prompts, in a space that both share, such as CLIP's.
 
     Args:
-        outputs: features of images [N, D].
-        prompts: features of the distinct prompts [P, D], P at least 2; a zero vector is like nothing.
-        prompt_index: which prompt each image was generated for, integers in 0..P-1 [N]; each prompt has an image.
+        outputs: Features of images [N, D].
+        prompts: Features of the distinct prompts [P, D], P at least 2; a zero vector is like nothing.
+        prompt_index: Which prompt each image was generated for, integers in 0..P-1 [N]; each prompt has an image.
 
     Raises:
-        TypeError: if features are no tensor of real numbers, or `prompt_index` none of integers.
-        ValueError: if dimensions differ, values are not finite, or a prompt has no image.
+        TypeError: If features are no tensor of real numbers, or `prompt_index` none of integers.
+        ValueError: If dimensions differ, values are not finite, or a prompt has no image.
 
     References:
         Hessel et al., "CLIPScore: A Reference-free Evaluation Metric for Image Captioning", arXiv 2104.08718.

@@ -24,9 +24,9 @@ class RelativeSimilarity(NamedTuple):
 
     Attributes:
         difference: MMD² of the other set minus MMD² of the fake one, without bias: positive where `fake` is closer.
-        standard_error: of the difference.
-        p_value: the chance of such a difference, or a larger one, if both were as close.
-        p_value_adjusted: the same for all regions together, by Holm's method; of the image the p-value itself.
+        standard_error: Of the difference.
+        p_value: The chance of such a difference, or a larger one, if both were as close.
+        p_value_adjusted: The same for all regions together, by Holm's method; of the image the p-value itself.
     """
 
     difference: Tensor
@@ -53,13 +53,13 @@ def relative_similarity_test(
     which leaves no bias, and paired ones keep it. So the level holds there too, with less than 5 % for 5 %.
 
     Args:
-        fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
-        other: samples of the other model [K, …]; K at least 8.
-        real: real samples [M, …], M at least 8, that neither model was trained on.
-        kernel: as for `mmd_influence`: None for a mean of Gaussians, with each region's own gammas.
-        partition: which cluster each pixel belongs to.
-        paired: sample i of both sets comes from one seed or one prompt; K is N then.
-        alternative: what a small p-value speaks for: `fake` is "closer" than `other`, "farther", or "different".
+        fake: Images [N, C, H, W], or features [N, D] without a partition; N at least 8.
+        other: Samples of the other model [K, …]; K at least 8.
+        real: Real samples [M, …], M at least 8, that neither model was trained on.
+        kernel: As for `mmd_influence`: None for a mean of Gaussians, with each region's own gammas.
+        partition: Which cluster each pixel belongs to.
+        paired: Sample i of both sets comes from one seed or one prompt; K is N then.
+        alternative: What a small p-value speaks for: `fake` is "closer" than `other`, "farther", or "different".
 
     Returns:
         Difference, standard error and p-values; with a partition a dictionary of them: `image`, `cluster_1`, …, and
@@ -67,8 +67,8 @@ def relative_similarity_test(
         given. P-values are the normal distribution's: trust those below 1/1000 from some 100 samples a side on.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers, or `paired` is neither True nor False.
-        ValueError: if shapes differ, values are not finite, samples are fewer than 8 or not as many though paired, the
+        TypeError: If a side is no tensor of real numbers, or `paired` is neither True nor False.
+        ValueError: If shapes differ, values are not finite, samples are fewer than 8 or not as many though paired, the
             kernel takes no gamma, or the partition is of another size.
 
     References:
@@ -96,17 +96,17 @@ def relative_similarity_from_influences(
     """Test which of two sets is closer to real samples from what `mmd_influence` kept of each.
 
     Args:
-        fake: of the one set.
-        other: of the other, against the same real samples in the same order, in the same regions.
-        paired: as for `relative_similarity_test`.
-        alternative: as for `relative_similarity_test`.
+        fake: Of the one set.
+        other: Of the other, against the same real samples in the same order, in the same regions.
+        paired: As for `relative_similarity_test`.
+        alternative: As for `relative_similarity_test`.
 
     Returns:
         As `relative_similarity_test` does with a partition; without one, `image` alone.
 
     Raises:
-        TypeError: if `paired` is neither True nor False.
-        ValueError: if the sets were compared with other real samples, or by other regions or gammas, or are not as many
+        TypeError: If `paired` is neither True nor False.
+        ValueError: If the sets were compared with other real samples, or by other regions or gammas, or are not as many
             though paired.
 
     Example:

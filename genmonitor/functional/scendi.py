@@ -64,21 +64,21 @@ def scendi_score(
     Args:
         outputs: [N, D], N at least 2.
         prompts: [N, E].
-        kernel: of outputs, None for the cosine. An open gamma is resolved from the first 1000 samples.
-        prompt_kernel: of prompts, likewise.
+        kernel: Of outputs, None for the cosine. An open gamma is resolved from the first 1000 samples.
+        prompt_kernel: Of prompts, likewise.
         num_features: R random Fourier features for each Gaussian kernel: covariances in place of the [N, N] Gram
             matrices, for many samples. None is exact.
-        rcond: eigenvalues of C_TT up to rcond times the largest one count as zero. None: their number (N without
+        rcond: Eigenvalues of C_TT up to rcond times the largest one count as zero. None: their number (N without
             explicit features) times the precision of float32, as in the paper's code.
-        seed: of the random Fourier features.
+        seed: Of the random Fourier features.
 
     Returns:
         float64 scalars: `scendi` = exp(Σ λ log(Tr Λ_I / λ)) over the eigenvalues of Λ_I, at least 1; `scendi_prompt`,
         the same with Λ_T; `prompt_share` = Tr Λ_T in [0, 1].
 
     Raises:
-        TypeError: if a side is not a tensor of real numbers.
-        ValueError: if an argument is out of its range, values are not finite, sides differ in length, samples are fewer
+        TypeError: If a side is not a tensor of real numbers.
+        ValueError: If an argument is out of its range, values are not finite, sides differ in length, samples are fewer
             than 2, or one is the zero vector under the cosine kernel.
 
     Warns:
@@ -123,15 +123,15 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
     """Scendi from the Gram matrices of the samples, for kernels without explicit features.
 
     Args:
-        gram: of outputs [N, N], symmetric, 1 on its diagonal.
-        prompt_gram: of prompts [N, N], the same.
-        rcond: as for `scendi_score`, relative to the largest eigenvalue of K_T / n, which is that of C_TT.
+        gram: Of outputs [N, N], symmetric, 1 on its diagonal.
+        prompt_gram: Of prompts [N, N], the same.
+        rcond: As for `scendi_score`, relative to the largest eigenvalue of K_T / n, which is that of C_TT.
 
     Returns:
         As `scendi_score`.
 
     Raises:
-        ValueError: if they are not such matrices or differ in size.
+        ValueError: If they are not such matrices or differ in size.
     """
     outputs = check_normalized("gram", gram, diagonal=True)
     prompts = check_normalized("prompt_gram", prompt_gram, diagonal=True)
@@ -153,8 +153,8 @@ def least_squares_map(joint: JointCovariance, *, rcond: float | None = None) -> 
     """The map Γ* = C_IT C_TT⁺ [P, Q], which predicts features of outputs from those of prompts (Proposition 1).
 
     Args:
-        joint: covariances.
-        rcond: as for `scendi_score`.
+        joint: Covariances.
+        rcond: As for `scendi_score`.
     """
     root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))
     return (joint.cross @ root) @ root.T
@@ -182,10 +182,10 @@ def scendi_modes(
     That sum is zero with one-hot prompts, whose span contains the constant: see `vendi_modes`.
 
     Args:
-        joint: covariances.
+        joint: Covariances.
         feature_sum: Σ [φ_I, φ_T] over those samples [P + Q].
         num_modes: K, at most P.
-        rcond: as for `scendi_score`.
+        rcond: As for `scendi_score`.
     """
     size, gamma = len(joint.outputs), least_squares_map(joint, rcond=rcond)
     own_sum = feature_sum[:size] - gamma @ feature_sum[size:]

@@ -47,16 +47,16 @@ def two_sample_test(
     only a guide.
 
     Args:
-        fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
-        real: images [M, C, H, W] or features [M, D]; M need not be N, but is at least 8 too.
-        partition: which cluster each pixel belongs to.
-        gammas: positive, in units of one over a region's mean squared distance: its kernels are exp(-g ‖x - y‖² / mean
+        fake: Images [N, C, H, W], or features [N, D] without a partition; N at least 8.
+        real: Images [M, C, H, W] or features [M, D]; M need not be N, but is at least 8 too.
+        partition: Which cluster each pixel belongs to.
+        gammas: Positive, in units of one over a region's mean squared distance: its kernels are exp(-g ‖x - y‖² / mean
             ‖x - y‖²).
-        views: of images, one or both: "structure" is the pixels as they are, "texture" the images whitened, so that
+        views: Of images, one or both: "structure" is the pixels as they are, "texture" the images whitened, so that
             every spatial frequency varies alike in the pool. Features have the structure alone.
-        num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
+        num_permutations: Random splits that the observed one is compared with, B >= 19. The smallest p-value is
             1 / (B + 1), and its standard deviation over the seeds is at most 1 / (2 √B).
-        seed: of the splits, which the samples decide too: other samples are split in other ways, the same ones in the
+        seed: Of the splits, which the samples decide too: other samples are split in other ways, the same ones in the
             same, whatever their order and the device.
 
     Returns:
@@ -64,8 +64,8 @@ def two_sample_test(
         `cluster_1`, …, `constant`, tested together. A region in which all samples agree has p = 1.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, samples are fewer than 8, an argument is out of its range,
+        TypeError: If a side is no tensor of real numbers.
+        ValueError: If shapes differ, values are not finite, samples are fewer than 8, an argument is out of its range,
             or the partition is of another size.
 
     References:
@@ -98,12 +98,12 @@ def pooled_statistics(
     """Return how far apart each split's sides are, in views and by gammas that the pool of both sides gives.
 
     Args:
-        fake: samples that are checked.
-        real: of the same dtype.
-        blocks: their blocks and the splits of these.
-        partition: as for `two_sample_test`.
-        gammas: as for `two_sample_test`.
-        views: as for `two_sample_test`.
+        fake: Samples that are checked.
+        real: Of the same dtype.
+        blocks: Their blocks and the splits of these.
+        partition: As for `two_sample_test`.
+        gammas: As for `two_sample_test`.
+        views: As for `two_sample_test`.
 
     Returns:
         float64 [1 + regions, splits], the whole first: the largest standardized discrepancy over gammas and views; -inf

@@ -35,22 +35,22 @@ def two_sample_test_by_class(
     and of samples in each. How often a class is drawn is not tested.
 
     Args:
-        fake: images [N, C, H, W] or features [N, D].
-        real: images [M, C, H, W] or features [M, D].
-        fake_labels: the class of each, integers [N].
-        real_labels: the class of each, integers [M].
-        gammas: as for `two_sample_test`.
-        views: as for `two_sample_test`.
-        num_permutations: as for `two_sample_test`.
-        seed: as for `two_sample_test`.
+        fake: Images [N, C, H, W] or features [N, D].
+        real: Images [M, C, H, W] or features [M, D].
+        fake_labels: The class of each, integers [N].
+        real_labels: The class of each, integers [M].
+        gammas: As for `two_sample_test`.
+        views: As for `two_sample_test`.
+        num_permutations: As for `two_sample_test`.
+        seed: As for `two_sample_test`.
 
     Returns:
         A float64 scalar in [1 / (B + 1), 1] by class, in ascending order, of the classes with 8 samples or more on each
         side: fewer say nothing about their own spread.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers, or labels are no tensor of integers.
-        ValueError: if shapes differ, values are not finite, there is not one label per sample, no class has 8 samples
+        TypeError: If a side is no tensor of real numbers, or labels are no tensor of integers.
+        ValueError: If shapes differ, values are not finite, there is not one label per sample, no class has 8 samples
             on both sides, or an argument is out of its range.
 
     References:

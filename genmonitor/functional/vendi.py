@@ -33,19 +33,19 @@ def vendi_score(
     Args:
         features: [N, D] or images [N, C, H, W], N at least 2.
         kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
-        order: q, positive; small orders count rare modes, math.inf only the most common one.
+        order: Q, positive; small orders count rare modes, math.inf only the most common one.
         num_features: R random Fourier features of a Gaussian kernel: a [2R, 2R] covariance in place of the [N, N] Gram
             matrix, for many samples. None is exact.
-        truncation: t keeps the t largest eigenvalues and shares the missing mass equally among them, which converges
+        truncation: T keeps the t largest eigenvalues and shares the missing mass equally among them, which converges
             at far fewer samples. None keeps all.
-        seed: of the random Fourier features.
+        seed: Of the random Fourier features.
 
     Returns:
         A float64 scalar from 1 (all samples alike) to N (all orthogonal); with `truncation` at most t.
 
     Raises:
-        TypeError: if `features` is no tensor of real numbers.
-        ValueError: if an argument is out of its range, values are not finite, samples are fewer than 2, or one is the
+        TypeError: If `features` is no tensor of real numbers.
+        ValueError: If an argument is out of its range, values are not finite, samples are fewer than 2, or one is the
             zero vector under the cosine kernel.
 
     References:
@@ -71,14 +71,14 @@ def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None 
     Args:
         gram: [N, N], symmetric, 1 on its diagonal, N at least 2; float64 where `order` is below 1, since of a float32
             matrix the eigenvalues up to 2e-7 of its norm are rounding and do not count.
-        order: as for `vendi_score`.
-        truncation: as for `vendi_score`.
+        order: As for `vendi_score`.
+        truncation: As for `vendi_score`.
 
     Returns:
         A float64 scalar, as for `vendi_score`.
 
     Raises:
-        ValueError: if it is no such matrix or an argument is out of its range.
+        ValueError: If it is no such matrix or an argument is out of its range.
 
     Example:
         >>> import torch
@@ -97,15 +97,15 @@ def vendi_from_covariance(
 
     Args:
         covariance: [P, P], symmetric, of trace 1; float64 where `order` is below 1, as in `vendi_from_gram`.
-        order: as for `vendi_score`.
-        truncation: as for `vendi_score`.
-        rounding: relative precision of the products that went into it; None: that of its dtype.
+        order: As for `vendi_score`.
+        truncation: As for `vendi_score`.
+        rounding: Relative precision of the products that went into it; None: that of its dtype.
 
     Returns:
         A float64 scalar from 1 to P, as for `vendi_score`.
 
     Raises:
-        ValueError: if it is no such matrix or an argument is out of its range.
+        ValueError: If it is no such matrix or an argument is out of its range.
 
     Example:
         >>> import torch
@@ -126,15 +126,15 @@ def rke_score(
     Args:
         features: [N, D] or images [N, C, H, W], N at least 2.
         kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
-        num_features: as for `vendi_score`; seldom needed here.
-        seed: of the random Fourier features.
+        num_features: As for `vendi_score`; seldom needed here.
+        seed: Of the random Fourier features.
 
     Returns:
         A float64 scalar from 1 (all samples alike) to N (all orthogonal).
 
     Raises:
-        TypeError: if `features` is no tensor of real numbers.
-        ValueError: as `vendi_score` does.
+        TypeError: If `features` is no tensor of real numbers.
+        ValueError: As `vendi_score` does.
 
     References:
         Jalali, Li and Farnia, "An Information-Theoretic Evaluation of Generative Models in Learning Multi-modal
@@ -209,7 +209,7 @@ def vendi_modes(covariance: Tensor, feature_sum: Tensor, num_modes: int, count: 
         covariance: [P, P].
         feature_sum: Σ φ over those samples [P].
         num_modes: K, at most P.
-        count: how many samples they are.
+        count: How many samples they are.
 
     References:
         Ospanov et al., "Towards a Scalable Reference-Free Evaluation of Generative Models", arXiv 2407.02961, for the

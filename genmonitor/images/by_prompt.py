@@ -24,17 +24,17 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
     """Find the prompts of a batch.
 
     Args:
-        batch: what a loader yields.
-        key: a key, an index or a callable. None for the first vector of whole numbers of a tuple, or the entry "label",
+        batch: What a loader yields.
+        key: A key, an index or a callable. None for the first vector of whole numbers of a tuple, or the entry "label",
             "labels", "class" or "target" of a dictionary, where prompts are labels. Where they are strings, for the
             first list of strings of a tuple, or the entry "prompt", "caption" or "text" or their plural.
-        labels: whether prompts are class labels.
+        labels: Whether prompts are class labels.
 
     Returns:
         One prompt per item, all strings or all whole numbers.
 
     Raises:
-        ValueError: if there are none.
+        ValueError: If there are none.
 
     Example:
         >>> find_prompts((torch.zeros(2, 1, 8, 8), torch.tensor([7, 3])), None, labels=True)
@@ -80,19 +80,19 @@ def choose_by_prompt(
     The set is searched in a random order until enough items of each prompt are found.
 
     Args:
-        source: the set.
-        prompt_key: where the prompts are in a batch.
-        prompts: those wanted, in the order of the generated images.
-        n: number of items, a multiple of the number of prompts; if the set has too few of some prompt, all prompts are
+        source: The set.
+        prompt_key: Where the prompts are in a batch.
+        prompts: Those wanted, in the order of the generated images.
+        n: Number of items, a multiple of the number of prompts; if the set has too few of some prompt, all prompts are
             chosen fewer times.
-        seed: of the random order.
-        progress: wraps what takes long.
+        seed: Of the random order.
+        progress: Wraps what takes long.
 
     Returns:
         Indices of items.
 
     Raises:
-        ValueError: if there is no image of some prompt.
+        ValueError: If there is no image of some prompt.
     """
     order = random_order(len(source), MAX_READ, torch.Generator().manual_seed(seed))[:MAX_READ].tolist()
     times, read = Counter(prompts.values), 0
@@ -137,14 +137,14 @@ def subset_by_prompt(
     """Choose real images of the prompts on rank zero; return them, and notes for the user.
 
     Args:
-        real: the images to choose from.
-        prompt_key: where the prompts are in a batch.
-        prompts: those wanted.
-        n: number of images wanted.
-        seed: of the choice.
+        real: The images to choose from.
+        prompt_key: Where the prompts are in a batch.
+        prompts: Those wanted.
+        n: Number of images wanted.
+        seed: Of the choice.
         shape: (C, H, W) of generated images.
-        comm: the processes that evaluate together.
-        progress: wraps what takes long.
+        comm: The processes that evaluate together.
+        progress: Wraps what takes long.
     """
     source = real.compared
     with comm.all_ranks_or_none():

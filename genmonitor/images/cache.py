@@ -21,10 +21,10 @@ def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callabl
     """Return the samples of these indices, drawing those that nobody drew for the same request yet.
 
     Args:
-        trainer: whose monitors share.
-        request: all that a sample depends on but its index.
-        indices: which samples.
-        draw: makes the samples of some indices [len(indices), C, H, W]; called where none is missing too, since other
+        trainer: Whose monitors share.
+        request: All that a sample depends on but its index.
+        indices: Which samples.
+        draw: Makes the samples of some indices [len(indices), C, H, W]; called where none is missing too, since other
             processes may need this one for theirs.
 
     Returns:

@@ -26,10 +26,10 @@ def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> N
     """Check that generated images can be compared with real ones, as far as some of them tell.
 
     Args:
-        name: of the argument.
-        images: generated ones.
-        real: real ones.
-        patch_size: side of a site.
+        name: Of the argument.
+        images: Generated ones.
+        real: Real ones.
+        patch_size: Side of a site.
     """
     if images.shape != real.shape:
         raise ValueError(
@@ -95,9 +95,9 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
     A generator that was just initialized may give values of any sign and size: that is worth a note at most.
 
     Args:
-        real: images [N, C, H, W].
-        fake: images [M, C, H, W], perhaps of an untrained generator.
-        resumed: whether a run goes on, whose configuration was checked before, so that nothing is refused.
+        real: Images [N, C, H, W].
+        fake: Images [M, C, H, W], perhaps of an untrained generator.
+        resumed: Whether a run goes on, whose configuration was checked before, so that nothing is refused.
 
     Returns:
         A sentence if real images are in [0, 1] and generated ones often negative, as behind a tanh. Or if real images
@@ -105,7 +105,7 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
         other, or real images leave [-1, 1] and generated ones do not.
 
     Raises:
-        ValueError: if real images are in 0..255 and generated ones near [0, 1] or [-1, 1], or if real images reach no
+        ValueError: If real images are in 0..255 and generated ones near [0, 1] or [-1, 1], or if real images reach no
             more than 1/255, as integers 0 and 1 do when they are read as 0..255.
 
     Example:
@@ -135,8 +135,8 @@ class RangeNotes:
     """Notes on the value range at each evaluation, until one has been said.
 
     Attributes:
-        items: of the last evaluation.
-        said: whether there was one before.
+        items: Of the last evaluation.
+        said: Whether there was one before.
     """
 
     def __init__(self) -> None:
@@ -194,13 +194,13 @@ def copy_notes(
     Every image is read once, by one of the processes.
 
     Args:
-        sets: generated images, by the name of their argument.
-        real: real ones.
-        comm: the processes that share the images; None for this one alone.
-        progress: wraps the batches.
+        sets: Generated images, by the name of their argument.
+        real: Real ones.
+        comm: The processes that share the images; None for this one alone.
+        progress: Wraps the batches.
 
     Raises:
-        ValueError: if an image cannot be read, is of another shape, or has values that are not finite.
+        ValueError: If an image cannot be read, is of another shape, or has values that are not finite.
 
     Example:
         >>> import torch

@@ -33,8 +33,8 @@ class Lockstep:
     steps. That costs a small message per part and call.
 
     Args:
-        module: draws the samples.
-        device: where the processes talk to each other.
+        module: Draws the samples.
+        device: Where the processes talk to each other.
     """
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
@@ -64,8 +64,8 @@ class Lockstep:
         """Run the block on all processes, or raise on all; no gathered parameters are left.
 
         Raises:
-            FailedElsewhereError: if only other processes failed.
-            RuntimeError: if the processes ran other parts of the model, or not as often.
+            FailedElsewhereError: If only other processes failed.
+            RuntimeError: If the processes ran other parts of the model, or not as often.
         """
         if not self._parts:
             yield

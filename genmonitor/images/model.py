@@ -20,11 +20,11 @@ class SampledModel:
     """A generator as a sampler sees it.
 
     Attributes:
-        module: whose method draws, or what a `sample_fn` of (module, n) is given.
-        device: where its samples are wanted.
-        sample_fn: draws in place of the module's method, from a number or from prompts alone.
-        precision: makes the context in which it computes.
-        shared_by: whose monitors draw the same samples once, such as their Trainer; None where nobody shares.
+        module: Whose method draws, or what a `sample_fn` of (module, n) is given.
+        device: Where its samples are wanted.
+        sample_fn: Draws in place of the module's method, from a number or from prompts alone.
+        precision: Makes the context in which it computes.
+        shared_by: Whose monitors draw the same samples once, such as their Trainer; None where nobody shares.
         in_loop: True if `LoopMonitor.evaluate` was given it, not a Trainer.
     """
 
@@ -40,12 +40,12 @@ class SampledModel:
         """Make it from what a training loop has.
 
         Args:
-            sample: a Module that has a method for it, such a method, or a function from a number or from prompts.
-            module: the networks that a function draws with, one or several.
+            sample: A Module that has a method for it, such a method, or a function from a number or from prompts.
+            module: The networks that a function draws with, one or several.
 
         Raises:
-            TypeError: if `sample` cannot draw.
-            ValueError: if it is a function and `module` is missing.
+            TypeError: If `sample` cannot draw.
+            ValueError: If it is a function and `module` is missing.
 
         Example:
             >>> network = nn.Linear(2, 2)

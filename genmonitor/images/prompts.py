@@ -16,10 +16,10 @@ class Prompts:
     """Prompts that are repeated in their order: sample i of the global set has prompt i modulo their number.
 
     Args:
-        prompts: strings; or class labels as integers, in a list, an array or a 1-D tensor.
+        prompts: Strings; or class labels as integers, in a list, an array or a 1-D tensor.
 
     Raises:
-        ValueError: if there are none, or they are neither all strings nor all integers.
+        ValueError: If there are none, or they are neither all strings nor all integers.
 
     Example:
         >>> Prompts(["a cat", "a dog"]).of([1, 2])

@@ -37,7 +37,7 @@ class Samples:
 
     Attributes:
         images: [n, C, H, W].
-        indices: which of the global set they are, int64 [n].
+        indices: Which of the global set they are, int64 [n].
     """
 
     images: Tensor
@@ -57,15 +57,15 @@ class Sampler:
     """Draws a monitor's samples.
 
     Args:
-        n_samples: size of the global set.
-        prompts: sample i has prompt i modulo their number; None for samples without prompts.
-        sample_fn: from (module, n) to n images, or with prompts from (module, prompts) to an image for each; None for
+        n_samples: Size of the global set.
+        prompts: Sample i has prompt i modulo their number; None for samples without prompts.
+        sample_fn: From (module, n) to n images, or with prompts from (module, prompts) to an image for each; None for
             the module's method `sample(n)` or `sample_prompts(prompts)`.
-        batch_size: samples per call of it.
-        seed: of the whole set.
+        batch_size: Samples per call of it.
+        seed: Of the whole set.
 
     Attributes:
-        drawn: which samples were last drawn at once, for the manifest: another batch may give other last digits.
+        drawn: Which samples were last drawn at once, for the manifest: another batch may give other last digits.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ class Sampler:
         """Return what to say of a generator whose samples depend on the batch that they are drawn in.
 
         Args:
-            model: draws the samples.
-            probe: the first samples, drawn together.
+            model: Draws the samples.
+            probe: The first samples, drawn together.
         """
         if min(len(probe), self.batch_size) <= ALONE:
             return ()
@@ -148,9 +148,9 @@ class Sampler:
         """Return this process's samples.
 
         Args:
-            model: draws them.
-            comm: the processes that they are spread over.
-            progress: wraps the batches.
+            model: Draws them.
+            comm: The processes that they are spread over.
+            progress: Wraps the batches.
         """
         indices = list(comm.rank_indices(self.n_samples))
         draw = partial(self.draw, model, progress=progress)
@@ -177,11 +177,11 @@ def _find_method(
     """Return what draws images from a number or from prompts; raise ValueError where there is nothing that can.
 
     Args:
-        sample_fn: given by the user, or None.
-        model: whose function comes first, and whose module's method last.
-        method: its name.
-        argument: what either takes.
-        wanted: says what that is.
+        sample_fn: Given by the user, or None.
+        model: Whose function comes first, and whose module's method last.
+        method: Its name.
+        argument: What either takes.
+        wanted: Says what that is.
     """
     module, returns = model.module, f"that takes {wanted} and returns images [n, C, H, W]."
     if model.sample_fn is not None:

@@ -22,7 +22,7 @@ class SeededRows(TorchFunctionMode):
     other functions, draws of another shape, or with a generator of the model's own.
 
     Args:
-        seeds: one per row.
+        seeds: One per row.
 
     Example:
         >>> with SeededRows([3, 4]):

@@ -26,10 +26,10 @@ class RealSplit(NamedTuple):
     are compared with are constant.
 
     Attributes:
-        regions: images to find the regions in, in the data's order, the same at every seed.
-        baseline: images to draw in place of generated ones.
-        comparison: images to compare generated ones with.
-        notes: what the user should know.
+        regions: Images to find the regions in, in the data's order, the same at every seed.
+        baseline: Images to draw in place of generated ones.
+        comparison: Images to compare generated ones with.
+        notes: What the user should know.
     """
 
     regions: ImageSet
@@ -53,15 +53,15 @@ def split_reference(
     """Choose real images: to compare with at random, to find regions in evenly and whatever the seed.
 
     Args:
-        real: where they come from.
-        n_cluster_images: maximum number of images for the kernel's gamma and the regions; None for `image_budget`.
-        n_samples: images to compare with.
-        block_size: their number is cut to a multiple of it.
-        seed: of the choice of those to compare with.
-        patch_size: side of a site, for the budget; None for a chosen one.
+        real: Where they come from.
+        n_cluster_images: Maximum number of images for the kernel's gamma and the regions; None for `image_budget`.
+        n_samples: Images to compare with.
+        block_size: Their number is cut to a multiple of it.
+        seed: Of the choice of those to compare with.
+        patch_size: Side of a site, for the budget; None for a chosen one.
 
     Raises:
-        ValueError: if there are no images, fewer than 4 (2 for clusters, 2 to compare with), or of several shapes.
+        ValueError: If there are no images, fewer than 4 (2 for clusters, 2 to compare with), or of several shapes.
     """
     compared, generator = real.compared, torch.Generator().manual_seed(seed)
     # beyond what disjoint draws of the baseline take, real images are of no use
@@ -123,7 +123,7 @@ def chosen_patch_size(shape: tuple[int, ...]) -> int:
     """Return the side of a site of images [c, h, w]: the smallest that leaves at most 64×64 sites.
 
     Raises:
-        ValueError: if no square tiles the images so.
+        ValueError: If no square tiles the images so.
 
     Example:
         >>> [chosen_patch_size((3, side, side)) for side in (28, 64, 96, 256, 512)]

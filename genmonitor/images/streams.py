@@ -65,13 +65,13 @@ def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = n
     keeps in itself, such as its position, is restored; an iterator in it that cannot start again is refused.
 
     Args:
-        data: an IterableDataset, a loader over one, or another iterable that can be gone over more than once.
-        image_key: where the images are in a batch, see `find_images`.
-        name: what to call it in errors.
-        progress: wraps the batches.
+        data: An IterableDataset, a loader over one, or another iterable that can be gone over more than once.
+        image_key: Where the images are in a batch, see `find_images`.
+        name: What to call it in errors.
+        progress: Wraps the batches.
 
     Raises:
-        ValueError: if it is an iterator, which this would use up, or holds no images.
+        ValueError: If it is an iterator, which this would use up, or holds no images.
     """
     dataset = getattr(data, "dataset", data)
     if isinstance(data, Iterator) or isinstance(dataset, Iterator):

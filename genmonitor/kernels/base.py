@@ -90,11 +90,11 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         """Return the kernel with its gamma set: one over the median distance between the first 1000 samples of x.
 
         Args:
-            x: samples [N, D], N at least 2.
+            x: Samples [N, D], N at least 2.
 
         Raises:
-            TypeError: if x is not a dense tensor of real numbers.
-            ValueError: if the samples are fewer than 2 or the median distance is zero or beyond what float64 holds.
+            TypeError: If x is not a dense tensor of real numbers.
+            ValueError: If the samples are fewer than 2 or the median distance is zero or beyond what float64 holds.
         """
         if self.gamma is not None or not self.takes_gamma:
             return self
@@ -138,7 +138,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         """Return random ω [R, D] with k(x, y) = E cos(ωᵀ(x - y)), where explicit features are "random".
 
         Args:
-            normal: draws standard normal numbers [R, D], others at each call.
+            normal: Draws standard normal numbers [R, D], others at each call.
         """
         raise NotImplementedError(f"{type(self).__name__} has no random features.")
 
@@ -148,8 +148,8 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         Integers and short floating-point numbers become float32.
 
         Raises:
-            TypeError: if one is not a tensor of real numbers.
-            ValueError: if they differ in D or dtype, or are not finite.
+            TypeError: If one is not a tensor of real numbers.
+            ValueError: If they differ in D or dtype, or are not finite.
         """
         x, y = check_features("x", x), check_features("y", y)
         if x.shape[1] != y.shape[1] or x.dtype != y.dtype:

@@ -22,7 +22,7 @@ class GaussianKernel(Kernel):
     """The Gaussian kernel exp(-gamma ‖x - y‖²).
 
     Args:
-        gamma: positive; None takes one over the median squared distance of the data at hand, once.
+        gamma: Positive; None takes one over the median squared distance of the data at hand, once.
 
     Example:
         >>> GaussianKernel(gamma=0.5)(torch.zeros(1, 2), torch.ones(1, 2))
@@ -78,7 +78,7 @@ class LaplacianKernel(Kernel):
     """The Laplacian kernel exp(-gamma ‖x - y‖₁).
 
     Args:
-        gamma: positive; None takes one over the median L1 distance of the data at hand, once.
+        gamma: Positive; None takes one over the median L1 distance of the data at hand, once.
 
     Example:
         >>> LaplacianKernel(gamma=0.5)(torch.zeros(1, 2), torch.ones(1, 2))

@@ -50,8 +50,8 @@ class FeatureMap:
 
     Attributes:
         size: P.
-        kernel: whose features they are.
-        frequencies: of random features [P / 2, D]; None for exact ones.
+        kernel: Whose features they are.
+        frequencies: Of random features [P / 2, D]; None for exact ones.
     """
 
     size: int
@@ -112,7 +112,7 @@ def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[Featur
     Args:
         packed: float64 [packed_size(P)], P the features of all sides together.
         samples: [N, D] for each side.
-        maps: the side's features.
+        maps: The side's features.
 
     Returns:
         Σ φ [P], float64.
@@ -146,9 +146,9 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
     """Return the Gram matrix [N, N], float64, of samples [N, D], computing the pairs above the diagonal.
 
     Args:
-        x: samples [N, D].
-        kernel: with its gamma set.
-        features: of the kernel; their products take its place where they are random.
+        x: Samples [N, D].
+        kernel: With its gamma set.
+        features: Of the kernel; their products take its place where they are random.
     """
     x = x.double()
     if features is not None and features.frequencies is not None:

@@ -52,10 +52,10 @@ class PairKernel:
     where it has exact features these.
 
     Args:
-        output_kernel: of the outputs, its gamma set.
-        prompt_kernel: of the prompts, its gamma set.
-        output_shift: subtracted from outputs [D].
-        prompt_shift: subtracted from prompts [E].
+        output_kernel: Of the outputs, its gamma set.
+        prompt_kernel: Of the prompts, its gamma set.
+        output_shift: Subtracted from outputs [D].
+        prompt_shift: Subtracted from prompts [E].
     """
 
     output_kernel: Kernel

@@ -18,7 +18,7 @@ class Structure(NamedTuple):
     """Values as they are: pixels of images, or features.
 
     Attributes:
-        columns: of each region, indices into flattened samples.
+        columns: Of each region, indices into flattened samples.
     """
 
     columns: list[Tensor]
@@ -44,8 +44,8 @@ class Texture(NamedTuple):
     """Whitened images: the whole, and each region alone, so that no other shows in it.
 
     Attributes:
-        whitening: by real images, or by those of both sides.
-        inside: of the whole and each region, booleans [H, W].
+        whitening: By real images, or by those of both sides.
+        inside: Of the whole and each region, booleans [H, W].
     """
 
     whitening: Whitening

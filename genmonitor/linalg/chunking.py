@@ -39,9 +39,9 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
     Each block costs a few products beyond the upper triangle, and products of fewer rows are slow.
 
     Args:
-        rows: rows of the matrix.
-        bytes_per_entry: bytes held at once per entry of a block.
-        columns: columns of the matrix; None for a symmetric one, of which only the upper triangle is wanted.
+        rows: Rows of the matrix.
+        bytes_per_entry: Bytes held at once per entry of a block.
+        columns: Columns of the matrix; None for a symmetric one, of which only the upper triangle is wanted.
 
     Yields:
         (start, stop) of each block.
@@ -91,7 +91,7 @@ def float64_sum(x: Tensor, dim: int | None = None) -> Tensor:
 
     Args:
         x: [N, ...].
-        dim: as for `torch.sum`, counted from the front; None for all.
+        dim: As for `torch.sum`, counted from the front; None for all.
 
     Returns:
         float64.
@@ -111,9 +111,9 @@ def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor)
     """Return a symmetric matrix [size, size] from blocks of its upper triangle.
 
     Args:
-        size: of the matrix.
-        blocks: first row, the row after the last, and these rows from their diagonal on; all rows once.
-        like: a tensor with the dtype and device of the entries.
+        size: Of the matrix.
+        blocks: First row, the row after the last, and these rows from their diagonal on; all rows once.
+        like: A tensor with the dtype and device of the entries.
 
     Example:
         >>> mirrored(2, [(0, 1, torch.tensor([[1, 2]])), (1, 2, torch.tensor([[3]]))], torch.tensor(0))
@@ -176,8 +176,8 @@ class SymmetricBlocks:
 
     Args:
         size: N.
-        like: a tensor with the dtype and device of the entries.
-        make: from two rows a, b to the rows from a up to b (not included), from column a on.
+        like: A tensor with the dtype and device of the entries.
+        make: From two rows a, b to the rows from a up to b (not included), from column a on.
     """
 
     def __init__(self, size: int, like: Tensor, make: Callable[[int, int], Tensor]) -> None:

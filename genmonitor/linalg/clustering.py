@@ -30,7 +30,7 @@ def site_points(matrix: Tensor, shape: tuple[int, int], linkage: Linkage) -> Ten
     Args:
         matrix: CKA [d, d], with zero rows for constant sites.
         shape: (h, w) of the sites.
-        linkage: which of `LINKAGES`.
+        linkage: Which of `LINKAGES`.
 
     Example:
         >>> site_points(torch.tensor([[1, 0.5, 0], [0.5, 1, 0], [0, 0, 0]]), (1, 3), "average")
@@ -86,8 +86,8 @@ def adjusted_rand_index(first: Tensor, second: Tensor) -> float:
     """Return how far two clusterings of the same points agree: 1 for the same, around 0 for chance.
 
     Args:
-        first: whole numbers >= 0, one per point [N].
-        second: the same; the numbers need not correspond.
+        first: Whole numbers >= 0, one per point [N].
+        second: The same; the numbers need not correspond.
 
     References:
         Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985.

@@ -34,9 +34,9 @@ def centered(x: Tensor, y: Tensor, gamma: float | None = None) -> tuple[Tensor, 
     sets then come back as they are.
 
     Args:
-        x: samples [N, D].
-        y: samples [M, D], of the same dtype; they may be `x`.
-        gamma: what squared distances will be multiplied by; None for one over a typical one.
+        x: Samples [N, D].
+        y: Samples [M, D], of the same dtype; they may be `x`.
+        gamma: What squared distances will be multiplied by; None for one over a typical one.
 
     Returns:
         Both sets, for `squared_distances`.
@@ -64,8 +64,8 @@ def holds_distances(x: Tensor, gamma: float | None = None) -> bool:
     number: neither squares nor their products with gamma then leave it.
 
     Args:
-        x: samples [N, D].
-        gamma: as for `centered`.
+        x: Samples [N, D].
+        gamma: As for `centered`.
     """
     if not len(x):
         return True
@@ -92,10 +92,10 @@ def squared_distances(
     are so for what `centered` left in float32.
 
     Args:
-        x: samples [N, D].
-        y: samples [M, D].
-        gamma: as for `centered`.
-        then: changes distances in place, a few rows at a time while they are in the cache; not under autograd.
+        x: Samples [N, D].
+        y: Samples [M, D].
+        gamma: As for `centered`.
+        then: Changes distances in place, a few rows at a time while they are in the cache; not under autograd.
         margin: `rounding` for upper bounds of float64 distances in their place, less than 0 for lower ones; not under
             autograd.
 

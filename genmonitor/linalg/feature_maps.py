@@ -13,13 +13,13 @@ def unit_sphere(x: Tensor) -> Tensor:
     """Map samples to x / ‖x‖, the exact map of the cosine kernel.
 
     Args:
-        x: samples [N, D].
+        x: Samples [N, D].
 
     Returns:
         Features [N, D].
 
     Raises:
-        ValueError: if a sample is the zero vector, which has no direction.
+        ValueError: If a sample is the zero vector, which has no direction.
 
     Example:
         >>> unit_sphere(torch.tensor([[3.0, 4.0]]))
@@ -46,8 +46,8 @@ def fourier_features(x: Tensor, frequencies: Tensor) -> Tensor:
     """Map samples to [cos(ωᵀx), sin(ωᵀx)] / sqrt(R): features of norm 1, unbiased for k = E cos(ωᵀ(x - y)).
 
     Args:
-        x: samples [N, D].
-        frequencies: random ω [R, D], such as those of `GaussianKernel.frequencies`.
+        x: Samples [N, D].
+        frequencies: Random ω [R, D], such as those of `GaussianKernel.frequencies`.
 
     Returns:
         Features [N, 2R].
@@ -83,9 +83,9 @@ def taylor_features(u: Tensor, gamma: float, degree: int) -> Tensor:
     near 1; 1 is taken off it by expm1, so that float32 keeps its tiny variation.
 
     Args:
-        u: site values near zero [D, V, N]: sites, values per site, samples.
-        gamma: of the kernel.
-        degree: highest degree of a monomial, at least 1.
+        u: Site values near zero [D, V, N]: sites, values per site, samples.
+        gamma: Of the kernel.
+        degree: Highest degree of a monomial, at least 1.
 
     Returns:
         Features [D, R, N] with R = `taylor_size(V, degree)`.

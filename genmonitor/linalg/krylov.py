@@ -25,15 +25,15 @@ class Space:
 
     Attributes:
         vectors: V [N, b].
-        images: inner(V) [N, b].
-        values: the Ritz values, rising.
-        coefficients: of their vectors over the basis, one in a column.
+        images: Inner(V) [N, b].
+        values: The Ritz values, rising.
+        coefficients: Of their vectors over the basis, one in a column.
 
     Args:
         inner: [N, k] to [N, k], float64.
         outer: [N, k] to [N, k], float64.
         vectors: V.
-        images: inner(V).
+        images: Inner(V).
     """
 
     def __init__(self, inner: Operator, outer: Operator, vectors: Tensor, images: Tensor) -> None:
@@ -62,12 +62,12 @@ class Space:
         """Return a block Krylov space that holds the eigenpairs furthest from zero.
 
         Args:
-            inner: as for the class.
-            outer: as for the class.
-            rounding: relative precision of what inner returns.
-            start: random [N, k], k above `count`.
-            count: eigenpairs wanted of either sign, or all where there are fewer.
-            max_blocks: largest number of blocks of k columns.
+            inner: As for the class.
+            outer: As for the class.
+            rounding: Relative precision of what inner returns.
+            start: Random [N, k], k above `count`.
+            count: Eigenpairs wanted of either sign, or all where there are fewer.
+            max_blocks: Largest number of blocks of k columns.
         """
         capacity = min(len(start), max_blocks * start.shape[1])
         vectors, images = start.new_empty(2, len(start), capacity)

@@ -28,9 +28,9 @@ def psd_eigenvalues(matrix: Tensor, rounding: float | None = None, whole: Tensor
     above but is 0.25 at order 0.05: what is below the floor is unknown, and does not count.
 
     Args:
-        matrix: symmetric [D, D].
-        rounding: relative precision of the products that the matrix is a sum of; None: that of its dtype.
-        whole: what the matrix is a part of, so that rounding is relative to that; None: the matrix itself.
+        matrix: Symmetric [D, D].
+        rounding: Relative precision of the products that the matrix is a sum of; None: that of its dtype.
+        whole: What the matrix is a part of, so that rounding is relative to that; None: the matrix itself.
 
     Returns:
         Eigenvalues [D], float64, rising, none negative.
@@ -63,7 +63,7 @@ def entropy(eigenvalues: Tensor, order: float = 1.0) -> Tensor:
 
     Args:
         eigenvalues: [D], none negative, not all 0; zeros do not count.
-        order: q, positive; math.inf too.
+        order: Q, positive; math.inf too.
 
     Returns:
         A scalar between 0 and log D, falling in the order.
@@ -104,8 +104,8 @@ def inverse_root(matrix: Tensor, rcond: float) -> Tensor:
     """R with R Rᵀ the pseudo-inverse of a positive semidefinite matrix.
 
     Args:
-        matrix: symmetric [D, D], float64.
-        rcond: eigenvalues up to rcond times the largest one count as zero.
+        matrix: Symmetric [D, D], float64.
+        rcond: Eigenvalues up to rcond times the largest one count as zero.
 
     Returns:
         R [D, rank]; its columns say how many eigenvalues are above the cut-off.
@@ -149,7 +149,7 @@ def largest_eigenpairs(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The largest eigenvalues of a symmetric matrix and their vectors.
 
     Args:
-        matrix: symmetric [D, D].
+        matrix: Symmetric [D, D].
         count: K, at most D.
 
     Returns:

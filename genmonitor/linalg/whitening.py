@@ -32,9 +32,9 @@ class Whitening(NamedTuple):
     cut off smoothly at 3 pixels, and keeps the gain that it has for constant images.
 
     Attributes:
-        mean: of the reference images [C, H, W].
-        axes: of the channels, a row each [C, C].
-        kernels: of the rotated channels [C, 1, 2 R + 1, 2 R + 1].
+        mean: Of the reference images [C, H, W].
+        axes: Of the channels, a row each [C, C].
+        kernels: Of the rotated channels [C, 1, 2 R + 1, 2 R + 1].
 
     Example:
         Noise has 3 % of the variance of the pixels, and 27 % of that of their texture:
@@ -78,8 +78,8 @@ class Whitening(NamedTuple):
 
         Args:
             images: [N, C, H, W], of the reference images' dtype.
-            inside: sites to look at alone, booleans [H, W]: what the others hold does not show in them; None for all.
-            rows: of the images, the only ones that are wanted; None for all.
+            inside: Sites to look at alone, booleans [H, W]: what the others hold does not show in them; None for all.
+            rows: Of the images, the only ones that are wanted; None for all.
 
         Returns:
             [N, C, rows, W], zero at sites that are not inside.
@@ -102,8 +102,8 @@ class Whitening(NamedTuple):
         """Yield rows of the image that hold all sites inside [H, W], as many at a time as fit in memory.
 
         Args:
-            inside: booleans.
-            count: images whose rows are whitened at a time.
+            inside: Booleans.
+            count: Images whose rows are whitened at a time.
         """
         rows = inside.any(1).nonzero()
         step = max(1, chunking.MEMORY_BUDGET // (4 * 8 * count * self.mean[:, 0].numel()))
@@ -149,7 +149,7 @@ def _kernels(gain: Tensor) -> Tensor:
     """Return the kernel of each channel's filter, cut off at `REACH`: [C, 1, 2 R + 1, 2 R + 1].
 
     Args:
-        gain: of each coefficient of the cosine transform [C, H, W].
+        gain: Of each coefficient of the cosine transform [C, H, W].
     """
     height, width = gain.shape[1:]
     reach = min(REACH, height - 1, width - 1)

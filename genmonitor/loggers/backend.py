@@ -28,7 +28,7 @@ class Backend(ABC):
     warned once, and neither training nor the other loggers are affected.
 
     Args:
-        logger: a Lightning logger that `handles` accepted.
+        logger: A Lightning logger that `handles` accepted.
 
     Example:
         A backend for a logger whose experiment has a method `send_text`:
@@ -68,16 +68,16 @@ class Backend(ABC):
         """Put values that belong together into one chart. Called before the first scalar.
 
         Args:
-            prefix: what the keys begin with, for example ``cms``: the heading over the charts.
-            charts: title to keys without the prefix; details, see `ValueSpec`, are in none.
+            prefix: What the keys begin with, for example ``cms``: the heading over the charts.
+            charts: Title to keys without the prefix; details, see `ValueSpec`, are in none.
         """
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
         """Describe scalars. Called before the first value of each.
 
         Args:
-            prefix: what the keys begin with.
-            values: declarations, whose keys are without the prefix.
+            prefix: What the keys begin with.
+            values: Declarations, whose keys are without the prefix.
         """
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:
@@ -88,8 +88,8 @@ class Backend(ABC):
         """Show figures.
 
         Args:
-            figures: tag, for example ``cms/samples``, to the PNG file.
-            step: the trainer's, as for the scalars of the same evaluation.
+            figures: Tag, for example ``cms/samples``, to the PNG file.
+            step: The trainer's, as for the scalars of the same evaluation.
             epoch: None for a figure of which only the latest counts.
         """
 
@@ -106,8 +106,8 @@ class Backend(ABC):
         """Say with which settings a monitor evaluates, so that runs can be compared by them.
 
         Args:
-            prefix: what the keys of the monitor begin with.
-            settings: plain Python by name.
+            prefix: What the keys of the monitor begin with.
+            settings: Plain Python by name.
         """
 
     def log_page(self, page: Path, step: int, last: bool = False) -> None:

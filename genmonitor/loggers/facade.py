@@ -48,7 +48,7 @@ class Writer:
     """A `SummaryWriter` or a run of W&B without a logger of Lightning's around it: takes scalars as these loggers do.
 
     Args:
-        experiment: the `SummaryWriter` or the run.
+        experiment: The `SummaryWriter` or the run.
     """
 
     def __init__(self, experiment: Any) -> None:
@@ -68,10 +68,10 @@ def as_logger(given: Any) -> Any:
     """Return a logger: a `SummaryWriter` or a run of W&B in one, also as a tracker of accelerate's.
 
     Args:
-        given: one of these, or a logger of Lightning's or Fabric's, which is returned as it is.
+        given: One of these, or a logger of Lightning's or Fabric's, which is returned as it is.
 
     Raises:
-        TypeError: if it is something else.
+        TypeError: If it is something else.
 
     Example:
         >>> class Recorder:

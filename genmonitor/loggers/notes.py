@@ -16,12 +16,12 @@ class Notes:
     """Notes of a run.
 
     Args:
-        name: of the monitor, for messages.
-        warn: warns the user, on rank zero only.
-        inform: prints other messages, on rank zero only.
+        name: Of the monitor, for messages.
+        warn: Warns the user, on rank zero only.
+        inform: Prints other messages, on rank zero only.
 
     Attributes:
-        items: the notes so far, each with its epoch, step and text, and what it is about if it is an alert. Epoch and
+        items: The notes so far, each with its epoch, step and text, and what it is about if it is an alert. Epoch and
             step are None for the whole run.
     """
 
@@ -88,8 +88,8 @@ class Attempt:
     """Runs functions without letting their errors propagate: warns of each kind once.
 
     Args:
-        warn: called with the text of a warning.
-        raise_errors: let errors propagate after all, for tests.
+        warn: Called with the text of a warning.
+        raise_errors: Let errors propagate after all, for tests.
 
     Example:
         >>> attempt = Attempt(print)

@@ -55,21 +55,21 @@ class Publisher:
     Only rank zero may call what writes: all but `start`.
 
     Args:
-        name: of the monitor, for messages.
-        prefix: of log keys and files.
-        on_alert: called with the text of each alert.
-        raise_errors: let failures stop training after all, for tests.
-        warn: warns the user, on rank zero only.
-        inform: prints other messages, on rank zero only.
+        name: Of the monitor, for messages.
+        prefix: Of log keys and files.
+        on_alert: Called with the text of each alert.
+        raise_errors: Let failures stop training after all, for tests.
+        warn: Warns the user, on rank zero only.
+        inform: Prints other messages, on rank zero only.
         logs_all: True to give loggers each value, not the main ones alone.
 
     Attributes:
-        notes: of the run and its evaluations; every process may add some.
-        attempt: runs best-effort side effects.
-        page: where this fit wrote the report, None before.
-        message: the line about the last evaluation.
-        evaluations: of the run, as its file holds them.
-        unfinished: whether there is something that `finish` has to send.
+        notes: Of the run and its evaluations; every process may add some.
+        attempt: Runs best-effort side effects.
+        page: Where this fit wrote the report, None before.
+        message: The line about the last evaluation.
+        evaluations: Of the run, as its file holds them.
+        unfinished: Whether there is something that `finish` has to send.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class Publisher:
         """Begin a fit; every process calls it.
 
         Args:
-            run: the folder of the run.
-            loggers: of the run.
-            writes: whether there shall be files.
-            folder: in that of the run, into which they go, with -v1, -v2 … behind it where an earlier run has left its
+            run: The folder of the run.
+            loggers: Of the run.
+            writes: Whether there shall be files.
+            folder: In that of the run, into which they go, with -v1, -v2 … behind it where an earlier run has left its
                 own there. A run that goes on stays in its folder.
-            together: prefixes of the monitors of this fit, which share the folder.
+            together: Prefixes of the monitors of this fit, which share the folder.
         """
         self._run, self._folder_name, self._together = run, folder, (self._prefix, *together)
         self._parts = None
@@ -130,9 +130,9 @@ class Publisher:
         """Choose the folder, show and write what is fixed for the run.
 
         Args:
-            evaluator: fitted.
-            values: gives the declarations of the values.
-            history: of the evaluations before, of a run that goes on.
+            evaluator: Fitted.
+            values: Gives the declarations of the values.
+            history: Of the evaluations before, of a run that goes on.
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         if not self.evaluations or self.folder.path not in versions_in(self._run, self._folder_name):
@@ -178,10 +178,10 @@ class Publisher:
         """Show and write an evaluation, and the report with it.
 
         Args:
-            found: the evaluation.
-            fixed: gives what holds for the whole run.
-            circumstances: gives what else holds for this evaluation.
-            declared: gives the declarations of the values.
+            found: The evaluation.
+            fixed: Gives what holds for the whole run.
+            circumstances: Gives what else holds for this evaluation.
+            declared: Gives the declarations of the values.
         """
         evaluation, record, presenter = found.evaluation, found.history[-1], found.evaluator.presenter
         step, epoch = int(record["step"]), found.epoch
@@ -231,8 +231,8 @@ class Publisher:
         """Warn, and send an alert to the loggers and to the user's function.
 
         Args:
-            alert: its title and text.
-            about: name of the area or of what else is wrong.
+            alert: Its title and text.
+            about: Name of the area or of what else is wrong.
         """
         self.notes.add(alert.text, alert=about)
         told = Alert(clean(alert.title), clean(alert.text))

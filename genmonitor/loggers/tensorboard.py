@@ -104,8 +104,8 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
     """Write a table in Markdown.
 
     Args:
-        columns: their names.
-        rows: strings and numbers.
+        columns: Their names.
+        rows: Strings and numbers.
 
     Example:
         >>> print(markdown_table(["prompt", "share"], [["a | b", 0.25]]))

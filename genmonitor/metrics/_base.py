@@ -26,7 +26,7 @@ class GenerativeMetric(Metric):
     """A torchmetrics.Metric whose states own their memory and keep their dtype, and which syncs without data too.
 
     Args:
-        kwargs: those of torchmetrics.Metric.
+        kwargs: Those of torchmetrics.Metric.
     """
 
     full_state_update: bool = False
@@ -45,8 +45,8 @@ class GenerativeMetric(Metric):
         `dist_sync_on_step` it is of the batches of all processes, which must then call it together.
 
         Args:
-            args: those of `update`.
-            kwargs: those of `update`.
+            args: Those of `update`.
+            kwargs: Those of `update`.
         """
         self.update(*args, **kwargs)
         self._forward_cache = None
@@ -66,7 +66,7 @@ class GenerativeMetric(Metric):
         """Add the samples of another metric of this kind.
 
         Args:
-            incoming_state: the metric, or its `metric_state`.
+            incoming_state: The metric, or its `metric_state`.
         """
         if isinstance(incoming_state, dict):
             incoming_state = {name: _copied(state) for name, state in incoming_state.items()}
@@ -78,8 +78,8 @@ class GenerativeMetric(Metric):
         """Draw one value, or several in order.
 
         Args:
-            val: what `compute` or `forward` returned, or a list of such values; None for `compute()`.
-            ax: a matplotlib axis; None for a new figure.
+            val: What `compute` or `forward` returned, or a list of such values; None for `compute()`.
+            ax: A matplotlib axis; None for a new figure.
 
         Returns:
             The figure and its axis.
@@ -90,9 +90,9 @@ class GenerativeMetric(Metric):
         """Add rows to a state that is a list, in memory of its own.
 
         Args:
-            state: its name.
-            rows: checked and converted.
-            given: the tensor that `update` was given, whose owner may write into it later.
+            state: Its name.
+            rows: Checked and converted.
+            given: The tensor that `update` was given, whose owner may write into it later.
         """
         if not torch.is_grad_enabled():  # with gradients it is the batch of one `forward`
             rows = owned(rows, given)
@@ -122,9 +122,9 @@ class GenerativeMetric(Metric):
         Unlike torchmetrics' own, also after an error: otherwise what survives `reset` would stay everybody's.
 
         Args:
-            args: those of torchmetrics.Metric.sync.
-            should_unsync: whether to restore this process's own states.
-            kwargs: those of torchmetrics.Metric.sync.
+            args: Those of torchmetrics.Metric.sync.
+            should_unsync: Whether to restore this process's own states.
+            kwargs: Those of torchmetrics.Metric.sync.
         """
         self.sync(*args, **kwargs)
         try:
@@ -185,7 +185,7 @@ class KernelMetric(GenerativeMetric):
     NaN stands for a gamma that is still open, or that the kernel does not have.
 
     Args:
-        kwargs: those of torchmetrics.Metric.
+        kwargs: Those of torchmetrics.Metric.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -248,9 +248,9 @@ def joined(name: str, batches: list[Tensor] | Tensor, call: str) -> Tensor:
     """Return the batches of a state as one tensor, which is no copy where there is a single one; refuse none.
 
     Args:
-        name: what an error calls the samples.
-        batches: of them.
-        call: that adds some.
+        name: What an error calls the samples.
+        batches: Of them.
+        call: That adds some.
     """
     if not len(batches):
         raise ValueError(f"Expected {name} before `compute`, but got none. Call `{call}`.")

@@ -48,9 +48,9 @@ def made_by_rank_zero(make: Callable[[], _T], rank: int, broadcast: Callable[[An
     """Make something on rank zero alone; return it, or raise its error, on every process.
 
     Args:
-        make: called on rank zero.
-        rank: of this process.
-        broadcast: from a value to that of rank zero; every process calls it.
+        make: Called on rank zero.
+        rank: Of this process.
+        broadcast: From a value to that of rank zero; every process calls it.
     """
     made: Any = None
     if rank == 0:
@@ -86,7 +86,7 @@ def gather_rows(rows: Tensor) -> Tensor:
     They may have different numbers and dtypes; a process without rows need not know the shape of a row.
 
     Raises:
-        ValueError: on every process, if the shapes of a row differ.
+        ValueError: On every process, if the shapes of a row differ.
     """
     own = (tuple(rows.shape[1:]), rows.dtype) if len(rows) else None
     kind = agreed("rows", _gathered(own))
@@ -99,11 +99,11 @@ def agreed_kinds(own: dict[str, Kind | None], group: Any = None) -> dict[str, Ki
     """Return shape and dtype of each state over all processes, None where no process has samples.
 
     Args:
-        own: of this process's states, None where they have no samples.
-        group: of processes; None for all.
+        own: Of this process's states, None where they have no samples.
+        group: Of processes; None for all.
 
     Raises:
-        ValueError: on every process, if the shapes differ.
+        ValueError: On every process, if the shapes differ.
     """
     of_all = _gathered(own, group)
     return {name: agreed(name, [kinds[name] for kinds in of_all]) for name in own}

@@ -20,8 +20,8 @@ class TwoSidedMetric(GenerativeMetric):
     """Keeps generated and real samples; a subclass compares them.
 
     Args:
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
     """
 
     of_every_batch = ("real_samples",)
@@ -42,12 +42,12 @@ class TwoSidedMetric(GenerativeMetric):
         """Add samples to one side.
 
         Args:
-            samples: images [N, C, H, W] or features [N, D]; integers in images are read as 0..255 and scaled to [0, 1].
-            real: which side.
+            samples: Images [N, C, H, W] or features [N, D]; integers in images are read as 0..255 and scaled to [0, 1].
+            real: Which side.
 
         Raises:
-            TypeError: if they are not a tensor of real numbers, or `real` is neither True nor False.
-            ValueError: if they are not finite or differ in shape from those before.
+            TypeError: If they are not a tensor of real numbers, or `real` is neither True nor False.
+            ValueError: If they are not finite or differ in shape from those before.
         """
         check_bool("real", real)
         shape = next((tuple(side[0].shape[1:]) for side in (self.fake_samples, self.real_samples) if len(side)), None)
@@ -95,11 +95,11 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
 
     Args:
         kernel: None for a Gaussian.
-        partition: of the images, where the metric has one.
-        block_size: samples per block; None for all at once.
-        unbiased: leave out the pairs of a sample with itself.
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        partition: Of the images, where the metric has one.
+        block_size: Samples per block; None for all at once.
+        unbiased: Leave out the pairs of a sample with itself.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
     """
 
     is_differentiable: bool = True

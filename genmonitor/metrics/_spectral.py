@@ -25,7 +25,7 @@ class MomentMetric(KernelMetric):
     Each set of samples has the states `count`, `feature_sum` and `products`, a packed triangle, behind a prefix.
 
     Args:
-        kwargs: those of torchmetrics.Metric.
+        kwargs: Those of torchmetrics.Metric.
     """
 
     num_features: int | None
@@ -41,7 +41,7 @@ class MomentMetric(KernelMetric):
         """Add the state of another metric of this kind; an open gamma is taken over from it.
 
         Raises:
-            ValueError: if its sums are of other features.
+            ValueError: If its sums are of other features.
         """
         if isinstance(incoming_state, MomentMetric) and incoming_state._has_moments():
             theirs = incoming_state._summed_features()
@@ -122,10 +122,10 @@ class SpectralMetric(MomentMetric):
     """Streams second moments if every kernel has explicit features, and keeps the samples otherwise.
 
     Args:
-        kernels: one for each of `gammas`.
-        num_features: random Fourier features of each Gaussian kernel; None: it has no explicit features.
-        seed: of the random Fourier features.
-        kwargs: those of torchmetrics.Metric.
+        kernels: One for each of `gammas`.
+        num_features: Random Fourier features of each Gaussian kernel; None: it has no explicit features.
+        seed: Of the random Fourier features.
+        kwargs: Those of torchmetrics.Metric.
     """
 
     gammas: ClassVar[dict[str, str]]
@@ -255,14 +255,14 @@ class PromptedMetric(SpectralMetric):
         """Add outputs and their prompts, row by row.
 
         Args:
-            outputs: features [N, D] or images [N, C, H, W].
-            prompts: features [N, E].
+            outputs: Features [N, D] or images [N, C, H, W].
+            prompts: Features [N, E].
             real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
-            reference: likewise, beside PromptSplit.
+            reference: Likewise, beside PromptSplit.
 
         Raises:
-            TypeError: if they are not tensors of real numbers.
-            ValueError: if they differ in length, or as `VendiScore.update` does.
+            TypeError: If they are not tensors of real numbers.
+            ValueError: If they differ in length, or as `VendiScore.update` does.
         """
         if not is_left_out(real, reference):
             self._add(self._checked_pairs(outputs, prompts), (outputs, prompts))

@@ -20,11 +20,11 @@ class Authenticity(TwoSidedMetric):
     stay the same.
 
     Args:
-        reset_real_features: whether `reset` forgets the training samples too.
-        kwargs: those of torchmetrics.Metric.
+        reset_real_features: Whether `reset` forgets the training samples too.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.authenticity` does,
+        ValueError: If an argument is out of its range; by `update` and `compute` as `functional.authenticity` does,
             which also documents the value.
 
     References:

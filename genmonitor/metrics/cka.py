@@ -24,13 +24,13 @@ class PixelCKA(KernelMetric):
     Args:
         kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 images
             of all processes.
-        patch_size: side of a site in pixels; it divides the height and width of the images.
-        tolerance: how far truncated features may take an entry from its exact value.
+        patch_size: Side of a site in pixels; it divides the height and width of the images.
+        tolerance: How far truncated features may take an entry from its exact value.
         batch_estimator: None for all images at once; m for the paper's mean over mini-batches of m.
-        kwargs: those of torchmetrics.Metric.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` if images are not finite, differ in shape, or exceed
+        ValueError: If an argument is out of its range; by `update` if images are not finite, differ in shape, or exceed
             1 GiB; by `compute` as `functional.pixel_cka` does.
 
     References:
@@ -84,8 +84,8 @@ class PixelCKA(KernelMetric):
             real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
-            TypeError: if they are not a tensor of real numbers.
-            ValueError: if they are not finite, differ in shape from those before, or exceed 1 GiB together with them.
+            TypeError: If they are not a tensor of real numbers.
+            ValueError: If they are not finite, differ in shape from those before, or exceed 1 GiB together with them.
         """
         if is_left_out(real):
             return
@@ -111,8 +111,8 @@ class PixelCKA(KernelMetric):
         """Draw the matrix, sites in reading order, constant ones left out.
 
         Args:
-            val: what `compute` returned; None for `compute()`.
-            ax: not supported: the figure has its own axes.
+            val: What `compute` returned; None for `compute()`.
+            ax: Not supported: the figure has its own axes.
 
         Returns:
             A matplotlib Figure and its main axis.

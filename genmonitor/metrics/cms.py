@@ -25,12 +25,12 @@ class CosineMeanSimilarity(TwoSampleMetric):
         kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 real
             samples of all processes.
         block_size: None for all samples at once; b for the paper's block estimator (its b is 150).
-        unbiased: leave the diagonal out of the squared norms; the value may then exceed 1.
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        unbiased: Leave the diagonal out of the squared norms; the value may then exceed 1.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as
+        ValueError: If an argument is out of its range; by `update` and `compute` as
             `functional.cosine_mean_similarity` does, which also documents the values.
 
     References:

@@ -21,16 +21,16 @@ class ConditionalVendiScore(PromptedMetric):
     are too many to keep a covariance of. `ScendiScore` streams.
 
     Args:
-        kernel: of outputs, None for the cosine. An open gamma is resolved once, at the first `compute`, from the first
+        kernel: Of outputs, None for the cosine. An open gamma is resolved once, at the first `compute`, from the first
             1000 samples of all processes.
-        prompt_kernel: of prompts, likewise.
-        order: q of the entropies, positive; may be math.inf. 2 gives Conditional-RKE.
-        truncation: t keeps the t largest eigenvalues of each spectrum and spreads the missing mass evenly over them;
+        prompt_kernel: Of prompts, likewise.
+        order: Q of the entropies, positive; may be math.inf. 2 gives Conditional-RKE.
+        truncation: T keeps the t largest eigenvalues of each spectrum and spreads the missing mass evenly over them;
             None keeps all.
-        kwargs: those of torchmetrics.Metric.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as
+        ValueError: If an argument is out of its range; by `update` and `compute` as
             `functional.conditional_vendi_score` does, which also documents the values.
 
     References:

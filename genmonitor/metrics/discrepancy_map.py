@@ -21,14 +21,14 @@ class DiscrepancyMap(TwoSidedMetric):
     is that of one.
 
     Args:
-        sides: of the windows that are tested, in pixels, or in cells of images with more than 48 pixels a side.
-        num_permutations: random splits that the observed one is compared with, at least 19.
-        seed: of the splits.
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        sides: Of the windows that are tested, in pixels, or in cells of images with more than 48 pixels a side.
+        num_permutations: Random splits that the observed one is compared with, at least 19.
+        seed: Of the splits.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.discrepancy_map` does,
+        ValueError: If an argument is out of its range; by `update` and `compute` as `functional.discrepancy_map` does,
             which also documents the values and says what the p-values promise.
 
     References:
@@ -68,8 +68,8 @@ class DiscrepancyMap(TwoSidedMetric):
         """Draw the size of the difference at each pixel, where it is more than chance.
 
         Args:
-            val: what `compute` returned, or a list of it, of which the last is drawn; None for `compute()`.
-            ax: a matplotlib axis; None for a new figure.
+            val: What `compute` returned, or a list of it, of which the last is drawn; None for `compute()`.
+            ax: A matplotlib axis; None for a new figure.
 
         Returns:
             The figure and its axis.

@@ -22,12 +22,12 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
         kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 real
             samples of all processes.
         block_size: None for all samples at once; b averages over pairs of blocks of b.
-        unbiased: leave out the diagonals; the value may then be slightly negative.
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        unbiased: Leave out the diagonals; the value may then be slightly negative.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as
+        ValueError: If an argument is out of its range; by `update` and `compute` as
             `functional.maximum_mean_discrepancy` does.
 
     References:

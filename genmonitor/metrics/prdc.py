@@ -20,12 +20,12 @@ class PRDC(TwoSidedMetric):
     the same.
 
     Args:
-        k: number of neighbors.
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        k: Number of neighbors.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as
+        ValueError: If an argument is out of its range; by `update` and `compute` as
             `functional.precision_recall_density_coverage` does, which also documents the values.
 
     References:

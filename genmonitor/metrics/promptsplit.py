@@ -40,15 +40,15 @@ class PromptSplit(MomentMetric):
     Args:
         output_kernel: None for a Gaussian. An open gamma is resolved once, from the first 1000 reference samples of all
             processes at the first `compute`, or from the samples of the first `update` when the metric streams.
-        prompt_kernel: likewise for prompts.
-        eta: weight of the reference side, positive.
+        prompt_kernel: Likewise for prompts.
+        eta: Weight of the reference side, positive.
         num_modes: M, how many modes of the test side and how many of the reference.
         num_features: None for the exact form; R random features of Gaussian or Laplacian kernels, or of cosine ones.
-        seed: of the random features.
-        kwargs: those of torchmetrics.Metric.
+        seed: Of the random features.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range or the random features would not fit in memory; by `update` and
+        ValueError: If an argument is out of its range or the random features would not fit in memory; by `update` and
             `compute` as `functional.prompt_split` does, which also documents the values.
 
     References:
@@ -116,7 +116,7 @@ class PromptSplit(MomentMetric):
         """Add the state of another metric of this kind.
 
         Raises:
-            ValueError: if its first `update` fixed other shifts: sums of unlike terms mean nothing.
+            ValueError: If its first `update` fixed other shifts: sums of unlike terms mean nothing.
         """
         agree = not self._fixed  # a dictionary of states does not hold the shifts
         if isinstance(incoming_state, PromptSplit):
@@ -145,12 +145,12 @@ class PromptSplit(MomentMetric):
 
         Args:
             outputs: [N, D].
-            prompts: embedded, row i belonging to output i [N, E]; None, always, for KEN of outputs without prompts.
-            reference: which side.
+            prompts: Embedded, row i belonging to output i [N, E]; None, always, for KEN of outputs without prompts.
+            reference: Which side.
 
         Raises:
-            TypeError: if an input is not a tensor of real numbers.
-            ValueError: if they differ in length, or in dimension from those before, or are not finite.
+            TypeError: If an input is not a tensor of real numbers.
+            ValueError: If they differ in length, or in dimension from those before, or are not finite.
         """
         if prompts is None:
             prompts, kernel = constant_prompts("outputs", outputs, self.prompt_kernel)

@@ -31,18 +31,18 @@ class ScendiScore(PromptedMetric):
     For captions given images, captions are the outputs and images the prompts.
 
     Args:
-        kernel: of outputs, None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all
+        kernel: Of outputs, None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all
             processes at the first `compute` where samples are kept, else of rank zero's first `update`, which every
             process must then call.
-        prompt_kernel: of prompts, likewise.
-        num_features: random Fourier features of each Gaussian kernel; None is exact.
-        rcond: eigenvalues of the prompts' covariance up to rcond times the largest one count as zero; None: their
+        prompt_kernel: Of prompts, likewise.
+        num_features: Random Fourier features of each Gaussian kernel; None is exact.
+        rcond: Eigenvalues of the prompts' covariance up to rcond times the largest one count as zero; None: their
             number times the float32 precision.
-        seed: of the random Fourier features.
-        kwargs: those of torchmetrics.Metric.
+        seed: Of the random Fourier features.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.scendi_score` does,
+        ValueError: If an argument is out of its range; by `update` and `compute` as `functional.scendi_score` does,
             which also documents the values and when it warns.
 
     References:
@@ -89,8 +89,8 @@ class ScendiScore(PromptedMetric):
         The outputs given may be new. Under torch.distributed every process must call it, like `compute`.
 
         Args:
-            outputs: features [N, D].
-            prompts: features [N, E].
+            outputs: Features [N, D].
+            prompts: Features [N, E].
 
         Returns:
             Corrected features [N, P] of the outputs' kernel; for the cosine these are the D values of x / ‖x‖.
@@ -116,9 +116,9 @@ class ScendiScore(PromptedMetric):
         """Score samples, which may be new, on modes v: ⟨v, φ_I - Γ* φ_T⟩.
 
         Args:
-            outputs: features [N, D].
-            prompts: features [N, E].
-            modes: what `modes` of this metric returned.
+            outputs: Features [N, D].
+            prompts: Features [N, E].
+            modes: What `modes` of this metric returned.
 
         Returns:
             [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.

@@ -24,15 +24,15 @@ class TwoSampleTest(TwoSidedMetric):
 
     Args:
         partition: None for the whole sample alone, the only choice for features [N, D].
-        gammas: of the kernels, in units of one over a region's mean squared distance in the pool of both sides.
-        views: of images, one or both: "structure" and "texture"; features have the structure alone.
-        num_permutations: random splits that the observed one is compared with, at least 19.
-        seed: of the splits.
-        reset_real_features: whether `reset` forgets the real side too.
-        kwargs: those of torchmetrics.Metric.
+        gammas: Of the kernels, in units of one over a region's mean squared distance in the pool of both sides.
+        views: Of images, one or both: "structure" and "texture"; features have the structure alone.
+        num_permutations: Random splits that the observed one is compared with, at least 19.
+        seed: Of the splits.
+        reset_real_features: Whether `reset` forgets the real side too.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.two_sample_test` does,
+        ValueError: If an argument is out of its range; by `update` and `compute` as `functional.two_sample_test` does,
             which also documents the values and says what the p-values promise.
 
     References:

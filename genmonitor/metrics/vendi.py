@@ -42,8 +42,8 @@ class _ModeCount(SpectralMetric):
             real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
-            TypeError: if they are not a tensor of real numbers.
-            ValueError: if they are not finite, differ in D from those before, one is the zero vector under the cosine
+            TypeError: If they are not a tensor of real numbers.
+            ValueError: If they are not finite, differ in D from those before, one is the zero vector under the cosine
                 kernel, or the first `update` of a streaming metric cannot set an open gamma.
         """
         if not is_left_out(real):
@@ -59,7 +59,7 @@ class _ModeCount(SpectralMetric):
             Eigenvalues and vectors. `mode_scores` scores samples on them; the highest show what a mode is.
 
         Raises:
-            ValueError: if the metric keeps samples instead of streaming, or has seen none.
+            ValueError: If the metric keeps samples instead of streaming, or has seen none.
         """
         with self._synced():
             self._need_features()
@@ -70,7 +70,7 @@ class _ModeCount(SpectralMetric):
 
         Args:
             features: [N, D].
-            modes: what `modes` of this metric returned.
+            modes: What `modes` of this metric returned.
 
         Returns:
             [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
@@ -91,14 +91,14 @@ class VendiScore(_ModeCount):
         kernel: None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all processes at
             the first `compute` where samples are kept, else of rank zero's first `update`, which every process must
             then call.
-        order: q of the entropy, positive; may be math.inf.
-        num_features: random Fourier features of a Gaussian kernel; None is exact.
-        truncation: t keeps the t largest eigenvalues and spreads the missing mass evenly over them; None keeps all.
-        seed: of the random Fourier features.
-        kwargs: those of torchmetrics.Metric.
+        order: Q of the entropy, positive; may be math.inf.
+        num_features: Random Fourier features of a Gaussian kernel; None is exact.
+        truncation: T keeps the t largest eigenvalues and spreads the missing mass evenly over them; None keeps all.
+        seed: Of the random Fourier features.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.vendi_score` does,
+        ValueError: If an argument is out of its range; by `update` and `compute` as `functional.vendi_score` does,
             which also documents the value.
 
     References:
@@ -147,13 +147,13 @@ class RKEScore(_ModeCount):
     The state is that of `VendiScore`. Where samples are kept, any number of them is exact, a block of pairs at a time.
 
     Args:
-        kernel: as for `VendiScore`.
-        num_features: as for `VendiScore`.
-        seed: of the random Fourier features.
-        kwargs: those of torchmetrics.Metric.
+        kernel: As for `VendiScore`.
+        num_features: As for `VendiScore`.
+        seed: Of the random Fourier features.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: as `VendiScore` does.
+        ValueError: As `VendiScore` does.
 
     References:
         Jalali, Li and Farnia, "An Information-Theoretic Evaluation of Generative Models in Learning Multi-modal

@@ -21,12 +21,12 @@ class W1KPScore(GenerativeMetric):
     Keeps every sample.
 
     Args:
-        calibration: of the outputs' embedding, from `functional.calibrate` or `functional.W1KPCalibration.load`.
-        k: report the expected similarity of the closest pair among k outputs too, k at least 2.
-        kwargs: those of torchmetrics.Metric.
+        calibration: Of the outputs' embedding, from `functional.calibrate` or `functional.W1KPCalibration.load`.
+        k: Report the expected similarity of the closest pair among k outputs too, k at least 2.
+        kwargs: Those of torchmetrics.Metric.
 
     Raises:
-        ValueError: if there is no calibration or k is below 2; by `update` and `compute` as `functional.w1kp_score`
+        ValueError: If there is no calibration or k is below 2; by `update` and `compute` as `functional.w1kp_score`
             does, which also documents the values.
 
     References:
@@ -63,13 +63,13 @@ class W1KPScore(GenerativeMetric):
         """Add outputs.
 
         Args:
-            features: embedded outputs [N, D].
-            prompt_index: prompt of each output, whole numbers [N].
+            features: Embedded outputs [N, D].
+            prompt_index: Prompt of each output, whole numbers [N].
             real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
-            TypeError: if an input is not a tensor of numbers of the right kind.
-            ValueError: if lengths differ, values are not finite, or the calibration is of another embedding.
+            TypeError: If an input is not a tensor of numbers of the right kind.
+            ValueError: If lengths differ, values are not finite, or the calibration is of another embedding.
         """
         if is_left_out(real):
             return
@@ -85,10 +85,10 @@ class W1KPScore(GenerativeMetric):
         """List the similarity of the outputs of each prompt over all processes, the least diverse prompt first.
 
         Args:
-            names: of the prompts, by index.
+            names: Of the prompts, by index.
 
         Raises:
-            ValueError: if a prompt has no name, or none has two outputs.
+            ValueError: If a prompt has no name, or none has two outputs.
         """
         with self._synced():
             return w1kp_by_prompt(*self._kept(), calibration=self.calibration, k=self.k, names=names)
@@ -97,11 +97,11 @@ class W1KPScore(GenerativeMetric):
         """Average the expected similarity of the closest pair among 2 to k outputs over the prompts, with a band.
 
         Args:
-            k: the largest number of outputs; None for as many as every prompt with two or more has.
-            cutoff: where high similarity begins.
+            k: The largest number of outputs; None for as many as every prompt with two or more has.
+            cutoff: Where high similarity begins.
 
         Raises:
-            ValueError: as `functional.reusability_curve` does, which also documents the values.
+            ValueError: As `functional.reusability_curve` does, which also documents the values.
         """
         with self._synced():
             return reusability_curve(*self._kept(), calibration=self.calibration, k=k, cutoff=cutoff)
@@ -112,7 +112,7 @@ class W1KPScore(GenerativeMetric):
         Args:
             val: None for `reusability_curve()`; a dictionary of several such curves by name, such as those of two
                 models; or what `compute` returned, one or a list.
-            ax: a matplotlib axis, for values of `compute` only.
+            ax: A matplotlib axis, for values of `compute` only.
 
         Returns:
             The figure and its axis.

@@ -19,12 +19,12 @@ def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = p
     Args:
         ema: `EMAModel` of diffusers, `EMA` of ema_pytorch, `ModelEmaV3` of timm, `AveragedModel` of torch or whatever
             has the same methods or attributes; None for the module's own weights.
-        module: that draws.
-        warn: takes a line where the module's own weights stay.
+        module: That draws.
+        warn: Takes a line where the module's own weights stay.
 
     Raises:
-        TypeError: if it is none of these, or does not tell if it has taken any weights yet.
-        ValueError: if no part of the module has weights of these shapes.
+        TypeError: If it is none of these, or does not tell if it has taken any weights yet.
+        ValueError: If no part of the module has weights of these shapes.
 
     Example:
         >>> import torch
@@ -69,7 +69,7 @@ def values_exchanged(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
     their way there and back, as where the average is float32 and the network bfloat16: the second gets copies.
 
     Args:
-        pairs: of tensors of one shape.
+        pairs: Of tensors of one shape.
     """
     alike = [(x, y) for x, y in pairs if (x.dtype, x.device) == (y.dtype, y.device)]
     copied = [(x, y, y.detach().clone()) for x, y in pairs if (x.dtype, x.device) != (y.dtype, y.device)]
@@ -95,7 +95,7 @@ def has_begun(ema: Any) -> bool:
     """Return True if an average has taken any weights of a training; before, it is a copy of the untrained network.
 
     Raises:
-        TypeError: if it does not say.
+        TypeError: If it does not say.
     """
     counts = {name: getattr(ema, name, None) for name in ("n_averaged", "optimization_step", "step")}
     known = {name: int(count) for name, count in counts.items() if isinstance(count, (int, Tensor))}

@@ -45,9 +45,9 @@ class Moment:
     """When an evaluation is made.
 
     Attributes:
-        epoch: with its part that is over, for curves.
-        step: the optimizer's, for loggers.
-        whole_epoch: for names of files.
+        epoch: With its part that is over, for curves.
+        step: The optimizer's, for loggers.
+        whole_epoch: For names of files.
     """
 
     epoch: float
@@ -59,23 +59,23 @@ class Monitor:
     """Fits an evaluator, evaluates with it and publishes what it finds; somebody else says when, and of which model.
 
     Args:
-        evaluator: what is evaluated; log keys and files begin with its prefix.
-        sampler: how samples are drawn, as many as the evaluator wants.
-        real_images: where real images come from.
-        warn: says what the user should know, on rank zero only.
-        inform: says what is nothing to be warned of, on rank zero only.
-        image_key: this and the other options are those of `EvaluationOptions`.
-        evaluate_on: see there.
-        on_alert: see there.
-        on_error: see there.
-        verbose: see there.
-        log: see there.
+        evaluator: What is evaluated; log keys and files begin with its prefix.
+        sampler: How samples are drawn, as many as the evaluator wants.
+        real_images: Where real images come from.
+        warn: Says what the user should know, on rank zero only.
+        inform: Says what is nothing to be warned of, on rank zero only.
+        image_key: This and the other options are those of `EvaluationOptions`.
+        evaluate_on: See there.
+        on_alert: See there.
+        on_error: See there.
+        verbose: See there.
+        log: See there.
 
     Attributes:
-        history: a record of values, with `epoch` and `step`, for each evaluation of the run.
-        findings: of the last evaluation in this process, the one to look at first.
+        history: A record of values, with `epoch` and `step`, for each evaluation of the run.
+        findings: Of the last evaluation in this process, the one to look at first.
         is_best: True if the last evaluation succeeded and none before was better: these weights are to be kept.
-        verbose: whether to print what is no warning and no alert.
+        verbose: Whether to print what is no warning and no alert.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Monitor:
         """Key whose lowest value is that of the weights to keep: `ModelCheckpoint(monitor=monitor.key)` keeps them.
 
         Raises:
-            AttributeError: if the evaluator has no order of preference, naming the values that have one.
+            AttributeError: If the evaluator has no order of preference, naming the values that have one.
         """
         if self.evaluator.best_key is None:
             modes = {"high": "max", "low": "min", None: ""}
@@ -230,14 +230,14 @@ class Monitor:
         """Evaluate a model and take note of it; None where that failed or was left, which has then been said.
 
         Args:
-            model: draws the samples.
-            comm: the processes that evaluate together.
-            moment: of this evaluation.
-            progress: wraps the batches.
-            draw: gives this process's samples instead of the model.
-            commits: whether later evaluations are compared with this one; if not, it raises no alert either.
-            told: returns True once the training was told to stop, which is no failure.
-            counts: what else the record holds.
+            model: Draws the samples.
+            comm: The processes that evaluate together.
+            moment: Of this evaluation.
+            progress: Wraps the batches.
+            draw: Gives this process's samples instead of the model.
+            commits: Whether later evaluations are compared with this one; if not, it raises no alert either.
+            told: Returns True once the training was told to stop, which is no failure.
+            counts: What else the record holds.
         """
         self.publisher.notes.set_moment(moment.epoch, moment.step)
         self.is_best = False
@@ -350,7 +350,7 @@ class Monitor:
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed.
 
         Raises:
-            ValueError: if the state is not whole.
+            ValueError: If the state is not whole.
         """
         self._resumed = True
         with reading_state(f"{type(self).__name__}[prefix={self.prefix}]"):

@@ -18,7 +18,7 @@ def check_evaluate_on(given: str | torch.device | None) -> torch.device | None:
     """Return the CPU if evaluations shall compute there; None for the device that trains.
 
     Raises:
-        ValueError: if it is another device.
+        ValueError: If it is another device.
 
     Example:
         >>> check_evaluate_on("cpu")
@@ -38,12 +38,12 @@ def evaluation_device(asked: torch.device | None, training: torch.device, comm: 
     """Return where to evaluate samples that are drawn on a device.
 
     Args:
-        asked: the CPU; None for the device that trains, or the CPU if that is MPS, which lacks float64.
-        training: where samples are drawn.
-        comm: the processes that evaluate together.
+        asked: The CPU; None for the device that trains, or the CPU if that is MPS, which lacks float64.
+        training: Where samples are drawn.
+        comm: The processes that evaluate together.
 
     Raises:
-        ValueError: if the processes cannot talk to each other from there.
+        ValueError: If the processes cannot talk to each other from there.
     """
     if asked is None:
         return torch.device("cpu") if training.type == "mps" else training

@@ -54,28 +54,28 @@ class LoopMonitor(Monitor):
     then take as many steps for any samples.
 
     Args:
-        evaluator: what is evaluated; None for `RegionEvaluator()`, which finds regions and says which are wrong.
-        sampler: how samples are drawn, as many as the evaluator wants; None for batches of 100 from seed 0.
-        folder: of the run; files go into "genmonitor" in it. What an earlier run left there under the evaluator's
+        evaluator: What is evaluated; None for `RegionEvaluator()`, which finds regions and says which are wrong.
+        sampler: How samples are drawn, as many as the evaluator wants; None for batches of 100 from seed 0.
+        folder: Of the run; files go into "genmonitor" in it. What an earlier run left there under the evaluator's
             prefix is removed at the first evaluation, unless this one goes on from its state.
-        real_images: a Dataset, DataLoader or tensor: the training images, if `validation_images` are given too. Else
+        real_images: A Dataset, DataLoader or tensor: the training images, if `validation_images` are given too. Else
             some of these are compared with and others are not: best are images that the generator is not trained on.
-        validation_images: to compare with.
-        optimizers: optimizers and learning-rate schedulers of the training, one or several: they are put back after
+        validation_images: To compare with.
+        optimizers: Optimizers and learning-rate schedulers of the training, one or several: they are put back after
             each evaluation, as the networks are.
         distributed: False where one process alone makes the monitor and calls it, while others go on training.
-        timeout: seconds that a process waits for the others to call `fit` or `evaluate` before it raises an error.
-        loggers: one of them or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric or the trackers of an
+        timeout: Seconds that a process waits for the others to call `fit` or `evaluate` before it raises an error.
+        loggers: One of them or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric or the trackers of an
             Accelerator. Those of the first process count.
-        **options: those that every monitor takes, by keyword: see `EvaluationOptions`.
+        **options: Those that every monitor takes, by keyword: see `EvaluationOptions`.
 
     Attributes:
-        history: a record of values, with `epoch` and `step`, for each evaluation of the run.
+        history: A record of values, with `epoch` and `step`, for each evaluation of the run.
 
     Raises:
-        ValueError: if the sampler draws other samples than the evaluator takes them for, `evaluate_on` is not the CPU,
+        ValueError: If the sampler draws other samples than the evaluator takes them for, `evaluate_on` is not the CPU,
             or there is no image in the real ones.
-        TypeError: if a logger is none of these.
+        TypeError: If a logger is none of these.
 
     Example:
         >>> import tempfile
@@ -136,8 +136,8 @@ class LoopMonitor(Monitor):
         it.
 
         Raises:
-            ValueError: if the configuration cannot work.
-            RuntimeError: if not every process calls it within `timeout` seconds.
+            ValueError: If the configuration cannot work.
+            RuntimeError: If not every process calls it within `timeout` seconds.
         """
         model = SampledModel.of(sample, module)
         comm = self._processes(model)
@@ -157,24 +157,24 @@ class LoopMonitor(Monitor):
         """Draw samples, evaluate them and publish what was found; every process calls it.
 
         Args:
-            sample: a function from n to n images [n, C, H, W]; for an evaluator with prompts one from prompts, a list
+            sample: A function from n to n images [n, C, H, W]; for an evaluator with prompts one from prompts, a list
                 of strings or labels as int64 [n], to an image for each. Or a Module with a method `sample(n)` or
                 `sample_prompts(prompts)`. With several processes draw from the module inside of
                 DistributedDataParallel, which may wait for the others in each forward pass.
-            module: the networks that a function draws with, one or several: they are in eval mode and without gradients
+            module: The networks that a function draws with, one or several: they are in eval mode and without gradients
                 meanwhile, and their modes, buffers and gradients are put back. Not needed for a Module or its method.
-            step: the optimizer's, at least that of the evaluation before. Once fitted, an evaluation at a smaller one
+            step: The optimizer's, at least that of the evaluation before. Once fitted, an evaluation at a smaller one
                 is skipped, as `on_error` says.
-            epoch: finite, with its part that is over, if you like.
-            ema: averaged weights to draw with, kept by diffusers' `EMAModel`, ema_pytorch's `EMA`, timm's `ModelEmaV3`
+            epoch: Finite, with its part that is over, if you like.
+            ema: Averaged weights to draw with, kept by diffusers' `EMAModel`, ema_pytorch's `EMA`, timm's `ModelEmaV3`
                 or torch's `AveragedModel`; the network's own are put back. None for its own.
 
         Returns:
             What was found; None where it failed and was skipped, or where the monitor is switched off.
 
         Raises:
-            ValueError: if the configuration cannot work.
-            RuntimeError: if not every process makes the first evaluation within `timeout` seconds; a later one is
+            ValueError: If the configuration cannot work.
+            RuntimeError: If not every process makes the first evaluation within `timeout` seconds; a later one is
                 skipped, as `on_error` says.
         """
         self.is_best = False
@@ -281,7 +281,7 @@ def _optimizers(given: Any) -> list[Any]:
     """Return optimizers and schedulers as a list.
 
     Raises:
-        TypeError: if one has no state that could be put back.
+        TypeError: If one has no state that could be put back.
     """
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     for one in several:

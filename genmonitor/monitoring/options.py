@@ -22,16 +22,16 @@ class EvaluationOptions(TypedDict, total=False):
     """Options that every monitor takes by keyword, in a Trainer or in a loop of your own.
 
     Args:
-        image_key: where the images are in a batch: None, the default, to look for them, else a key, an index or a
+        image_key: Where the images are in a batch: None, the default, to look for them, else a key, an index or a
             callable.
         evaluate_on: "cpu" for metrics and encoders on the CPU, where training leaves no memory on its device; samples
             are moved there. None, the default, for the device that trains, or the CPU where that is MPS, which has no
             float64.
-        on_alert: called on rank zero with the text of each alert.
+        on_alert: Called on rank zero with the text of each alert.
         on_error: "warn", the default, skips an evaluation that fails, and switches the monitor off after 3 in a row;
             "raise" lets it stop the run. A wrong configuration always raises, before the first training step of a
             Trainer, at the first evaluation or in `fit` of a `LoopMonitor`.
-        verbose: print what was found at the start, a line per evaluation and, with a Trainer, at the end a table and
+        verbose: Print what was found at the start, a line per evaluation and, with a Trainer, at the end a table and
             where the report is; True by default. Warnings and alerts are given in any case.
         log: "main", the default, gives loggers the main values, 20 at most; "all" each. The page, history.csv and
             `trainer.callback_metrics` have each in any case.
@@ -49,7 +49,7 @@ def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Refuse a keyword argument that is not known, naming the nearest one.
 
     Raises:
-        TypeError: if there is one.
+        TypeError: If there is one.
     """
     names = sorted(known)
     for name in given:

@@ -48,17 +48,17 @@ def diagnosis_figure(
     """Draw the map over the average real image, rows of examples with the first area outlined, and the shares.
 
     Args:
-        average: mean of real images (c, H, W).
-        drawn: the map: sizes of the difference at each pixel (H, W), in standard deviations of chance, and p-values
+        average: Mean of real images (c, H, W).
+        drawn: The map: sizes of the difference at each pixel (H, W), in standard deviations of chance, and p-values
             (H, W), which leave it clear where they are above 0.05; None where images are not aligned.
-        areas: booleans (H, W) to outline, the one of the examples first.
-        examples: images (n, c, H, W) by the title of the row; n alike, at most 6.
-        shares: of the distance that each fault explains, by its words; None where images are at no
+        areas: Booleans (H, W) to outline, the one of the examples first.
+        examples: Images (n, c, H, W) by the title of the row; n alike, at most 6.
+        shares: Of the distance that each fault explains, by its words; None where images are at no
             distance, as copies of real ones are.
-        proportions: share that right images in wrong proportions explain.
-        value_range: what to show as black and as white.
-        title: the finding.
-        note: below the title.
+        proportions: Share that right images in wrong proportions explain.
+        value_range: What to show as black and as white.
+        title: The finding.
+        note: Below the title.
 
     >>> images = np.zeros((2, 1, 4, 4))
     >>> where = np.eye(4, dtype=bool)
@@ -118,9 +118,9 @@ def map_pixels(average: Array, sizes: NDArray[Any], p: NDArray[Any]) -> NDArray[
     """Lay what differs by more than chance over the average image in gray: RGB in [0, 1], [H, W, 3].
 
     Args:
-        average: mean of real images (c, H, W).
-        sizes: of the difference at each pixel (H, W), in standard deviations of chance.
-        p: p-values (H, W).
+        average: Mean of real images (c, H, W).
+        sizes: Of the difference at each pixel (H, W), in standard deviations of chance.
+        p: P-values (H, W).
     """
     gray = to_array(average).mean(0)
     gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
@@ -148,8 +148,8 @@ def parts_of(shares: Mapping[str, float], proportions: float) -> dict[str, float
     """Return the parts of a distance, in [0, 1]: those of faults, wrong proportions, and what neither explains.
 
     Args:
-        shares: of the faults by their words.
-        proportions: share that right images in wrong proportions explain.
+        shares: Of the faults by their words.
+        proportions: Share that right images in wrong proportions explain.
 
     >>> parts_of({"blurred": 0.75}, 0.0)
     {'blurred': 0.75, 'not explained': 0.25}

@@ -38,10 +38,10 @@ class PromptSides:
     """A prompt with some of its samples of both sides.
 
     Attributes:
-        prompt: shown as it is, cut where it is long.
-        value: its share of the disagreement, or its mean score on a mode.
-        current: samples of the model [k, c, H, W].
-        reference: samples of the reference [k', c, H, W].
+        prompt: Shown as it is, cut where it is long.
+        value: Its share of the disagreement, or its mean score on a mode.
+        current: Samples of the model [k, c, H, W].
+        reference: Samples of the reference [k', c, H, W].
     """
 
     prompt: str
@@ -56,8 +56,8 @@ class ModePrompts:
 
     Attributes:
         name: "top 1", "bottom 1", or "similar" for one that both sides have.
-        eigenvalue: positive where the model has it and the reference lacks it, negative for the reverse.
-        prompts: the first has most.
+        eigenvalue: Positive where the model has it and the reference lacks it, negative for the reverse.
+        prompts: The first has most.
     """
 
     name: str
@@ -71,10 +71,10 @@ def mode_prompts(
     """One row per mode: the prompts that have most of it, with samples of the model and of the reference.
 
     Args:
-        modes: at least one, each with at least one prompt.
-        value_range: what to show as black and as white.
-        against: what the reference is called.
-        model: what the model is called.
+        modes: At least one, each with at least one prompt.
+        value_range: What to show as black and as white.
+        against: What the reference is called.
+        model: What the model is called.
     """
     groups = [[_pair(sides, value_range) for sides in mode.prompts] for mode in modes]
     height, widths = _sizes(pair for group in groups for pair in group)
@@ -102,10 +102,10 @@ def changed_prompts(
     """A table of the prompts that differ most: each with its share and samples of the model and of the reference.
 
     Args:
-        rows: at least one, the one that differs most first.
-        value_range: what to show as black and as white.
-        against: what the reference is called.
-        model: what the model is called.
+        rows: At least one, the one that differs most first.
+        value_range: What to show as black and as white.
+        against: What the reference is called.
+        model: What the model is called.
     """
     pairs = [_pair(sides, value_range) for sides in rows]
     height, widths = _sizes(pairs)

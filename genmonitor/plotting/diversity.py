@@ -35,10 +35,10 @@ def mode_samples(
     """The samples at both ends of each mode that the model alone adds: what varies along it is what differs.
 
     Args:
-        shares: each mode's share of the model's own variety.
+        shares: Each mode's share of the model's own variety.
         images: (modes, 2k, c, H, W), k samples from one end and k from the other.
         prompts: 2k texts for each mode; shown as they are, cut where they are long. None for samples without prompts.
-        value_range: what to show as black and as white.
+        value_range: What to show as black and as white.
     """
     images = to_array(images)
     rows, columns = images.shape[:2]
@@ -67,9 +67,9 @@ def least_varied(rows: Sequence[tuple[str, float, str, Array]], value_range: tup
     """The prompts whose images are most alike: each with its W1KP, its closest pair and some other images.
 
     Args:
-        rows: prompt, W1KP, a remark, and images (k, c, H, W), the two most similar ones first; at least one row, the
+        rows: Prompt, W1KP, a remark, and images (k, c, H, W), the two most similar ones first; at least one row, the
             least varied first.
-        value_range: what to show as black and as white.
+        value_range: What to show as black and as white.
     """
     tiles = [to_tiles(to_array(images), value_range) for *_, images in rows]
     height, width = tiles[0].shape[1:3]
@@ -94,7 +94,7 @@ def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
     """Draw curves of reusability with their bands, the cut-off, and where each crosses it.
 
     Args:
-        curves: by name; the name of a single one may be empty. At least one, of one cut-off.
+        curves: By name; the name of a single one may be empty. At least one, of one cut-off.
     """
     first = next(iter(curves.values()))
     title = "Images that one prompt is good for" + (f": {_good_for(first)}" if len(curves) == 1 else "")

@@ -42,7 +42,7 @@ def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Ar
 
     Args:
         labels: (H, W) int at pixel resolution, 0 for constant sites, 1..C for clusters.
-        names: of regions that have one, by label.
+        names: Of regions that have one, by label.
         image: (c, H, W) in any range; its contrast is stretched, its colors become gray.
 
     Raises:
@@ -72,7 +72,7 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
 
     Args:
         matrix: (d, d) in [0, 1]; averaged down for drawing where d is large.
-        labels: the d sites' labels, of any shape; constant sites are left out.
+        labels: The d sites' labels, of any shape; constant sites are left out.
 
     Raises:
         ValueError: If there are not d labels, or none above 0.
@@ -124,12 +124,12 @@ def side_by_side(
     """Draw images of each set as they are; above them a region alone, of those of the first row.
 
     Args:
-        sets: name to images (n, c, H, W), of one size; the first 16 or fewer of each are shown.
+        sets: Name to images (n, c, H, W), of one size; the first 16 or fewer of each are shown.
         labels: (H, W) int at pixel resolution.
-        region: the label of the region to show alone, 0 for the constant sites; None for none.
-        value_range: what to show as black and as white.
-        title: in the region's color.
-        note: below the title.
+        region: The label of the region to show alone, 0 for the constant sites; None for none.
+        value_range: What to show as black and as white.
+        title: In the region's color.
+        note: Below the title.
 
     >>> figure = side_by_side({"real": [[[[0, 1]]]], "fake": [[[[1, 1]]]]}, [[1, 2]], region=2, title="cluster 2")
     >>> [ax.get_title(loc="left") for ax in figure.axes]

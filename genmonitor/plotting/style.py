@@ -166,9 +166,9 @@ def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDAr
     """Return images (n, H, W, 3) of which all but a region is faint.
 
     Args:
-        tiles: images in [0, 1].
+        tiles: Images in [0, 1].
         labels: (h, w), of the same images at any resolution.
-        region: its label.
+        region: Its label.
 
     >>> region_alone(np.zeros((1, 2, 2, 3)), np.array([[1, 2]]), region=2)[0, :, :, 0]
     array([[0.8, 0. ],

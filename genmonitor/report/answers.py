@@ -27,7 +27,7 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
     """Return the answers of each evaluation as plain data, the oldest first.
 
     Args:
-        run: what a monitor left.
+        run: What a monitor left.
     """
     alerts = {note.text for note in run.notes if note.alert is not None}
     spec, so_far, out = lookup(run.values, RATIO), list[Record](), []
@@ -49,8 +49,8 @@ def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
     """Return the evaluation to keep with its checkpoint's file; None for a monitor that does not rank, or compares.
 
     Args:
-        run: what a monitor left.
-        folder: the one with its files.
+        run: What a monitor left.
+        folder: The one with its files.
     """
     best = run.best
     if best is None:
@@ -65,8 +65,8 @@ def closing(run: MonitorRun, folder: Path) -> str:
     """Return the answers of the last evaluation, and which to keep, as lines for the terminal.
 
     Args:
-        run: what a monitor left.
-        folder: the one with its files.
+        run: What a monitor left.
+        folder: The one with its files.
     """
     last, best = answers_of(run)[-1], best_of(run, folder)
     better, keep = "", ""
@@ -88,9 +88,9 @@ def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
     """Return the checkpoint whose name says that it is of an epoch and step, as a path below the run's folder.
 
     Args:
-        run: its folder.
-        epoch: of the evaluation.
-        step: the trainer's; None where that is not known.
+        run: Its folder.
+        epoch: Of the evaluation.
+        step: The trainer's; None where that is not known.
     """
     wanted = {"epoch": epoch, "step": step}
     for path in sorted([*run.glob("*.ckpt"), *run.glob("checkpoints/*.ckpt")]):

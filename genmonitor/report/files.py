@@ -44,8 +44,8 @@ def file_stem(tag: str, step: int, epoch: int | None) -> str:
     """Return the name, without its ending, of the file for what is logged under a tag.
 
     Args:
-        tag: for example ``cms/samples``.
-        step: the trainer's.
+        tag: For example ``cms/samples``.
+        step: The trainer's.
         epoch: None for a file of which only the latest is kept.
 
     Example:

@@ -31,10 +31,10 @@ class RunFolder:
     or not at all, and the folder is made where it is missing. In a distributed run only rank zero may write.
 
     Args:
-        path: of the folder.
+        path: Of the folder.
 
     Raises:
-        OSError: by every method, if the disk does not take or give a file.
+        OSError: By every method, if the disk does not take or give a file.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -46,9 +46,9 @@ class RunFolder:
         """Write figures as PNG files.
 
         Args:
-            prefix: as in the log keys.
-            figures: by name, without prefix; or the PNG files that they give.
-            step: the trainer's.
+            prefix: As in the log keys.
+            figures: By name, without prefix; or the PNG files that they give.
+            step: The trainer's.
             epoch: None for figures of which only the latest is kept, ``cms_samples.png``; else a file for each
                 evaluation, ``cms_samples_epoch_0003_step_1200.png``.
 
@@ -92,16 +92,16 @@ class RunFolder:
         """Write the file of a run, which `MonitorRun` reads.
 
         Args:
-            prefix: as in the log keys.
-            fixed: what holds for the whole run, such as the settings; the heading of its section under "title",
+            prefix: As in the log keys.
+            fixed: What holds for the whole run, such as the settings; the heading of its section under "title",
                 baselines as low, median and high under "baseline", the name of the partition's file under "partition".
                 A comparison of two sets names them under "generated_images" and "real_images".
-            evaluations: the oldest first, each with its "values", a "message" about it, the "headlines" of what
+            evaluations: The oldest first, each with its "values", a "message" about it, the "headlines" of what
                 was found, and its circumstances.
-            declared: the values.
-            findings: of the last evaluation.
-            notes: each with "text", and "epoch", "step" and "alert", see `Note`.
-            tables: of the last evaluation, by name; what is a picture in them is left out.
+            declared: The values.
+            findings: Of the last evaluation.
+            notes: Each with "text", and "epoch", "step" and "alert", see `Note`.
+            tables: Of the last evaluation, by name; what is a picture in them is left out.
         """
         kept = {name: table.without_pictures() for name, table in (tables or {}).items()}
         content = {
@@ -145,9 +145,9 @@ def free_folder(run: Path, name: str, prefixes: Collection[str]) -> Path:
     """Return the first of name, name-v1, name-v2 … in which none of these monitors has left a run.
 
     Args:
-        run: the folder of the run.
-        name: of the folder in it.
-        prefixes: of the monitors that share it.
+        run: The folder of the run.
+        name: Of the folder in it.
+        prefixes: Of the monitors that share it.
     """
     for number in count():
         folder = run / (f"{name}-v{number}" if number else name)

@@ -27,13 +27,13 @@ def write_report(folder: Path) -> Path:
     """Write `report.html` about what is in a folder, and `history.csv` with its values; complete or not at all.
 
     Args:
-        folder: the one with the files of monitors, `<run>/genmonitor`.
+        folder: The one with the files of monitors, `<run>/genmonitor`.
 
     Returns:
         The page's path.
 
     Raises:
-        OSError: if a file cannot be read or the page not written; the page from before is still there.
+        OSError: If a file cannot be read or the page not written; the page from before is still there.
     """
     run = read_run(folder)
     write_text(folder / REPORT, _render(folder, run))
@@ -103,9 +103,9 @@ def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]
     """Return what the page says and draws of a monitor.
 
     Args:
-        run: what it left.
-        pictures: of the page.
-        folder: with its files.
+        run: What it left.
+        pictures: Of the page.
+        folder: With its files.
     """
     rows, given = region_rows(run), ("monitor", "heading", "message", "real_images", "generated_images", "other_images")
     return {
@@ -154,7 +154,7 @@ def history_csv(monitors: Sequence[MonitorRun]) -> str:
     """Return a row for each evaluation, with the values of all monitors under their log keys; what one lacks is empty.
 
     Args:
-        monitors: of a run; those that evaluated at one step share a row.
+        monitors: Of a run; those that evaluated at one step share a row.
     """
     rows: dict[tuple[float | None, ...], Record] = {}
     for monitor in monitors:

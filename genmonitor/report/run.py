@@ -30,10 +30,10 @@ class Note:
     """A sentence about an evaluation, or about the whole run if it has no epoch.
 
     Attributes:
-        text: the sentence.
-        epoch: of the evaluation.
-        step: of the evaluation.
-        alert: what an alert is about, such as "cluster_2"; None for a note that is no alert.
+        text: The sentence.
+        epoch: Of the evaluation.
+        step: Of the evaluation.
+        alert: What an alert is about, such as "cluster_2"; None for a note that is no alert.
     """
 
     text: str
@@ -47,10 +47,10 @@ class Picture:
     """A figure, or images below each other, and the evaluation that it shows; without one it is the latest of its kind.
 
     Attributes:
-        path: of the PNG or WebP file.
-        epoch: of the evaluation.
-        step: of the evaluation.
-        about: of images, "height" of one, "nearest" (True if the nearest real image is at the right of each),
+        path: Of the PNG or WebP file.
+        epoch: Of the evaluation.
+        step: Of the evaluation.
+        about: Of images, "height" of one, "nearest" (True if the nearest real image is at the right of each),
             "captions", and "distances" to the nearest real image as multiples of what is usual; empty for a figure.
     """
 
@@ -73,18 +73,18 @@ class MonitorRun:
     held at the evaluation of that step of the optimizer ("values", weights, device, threads, versions).
 
     Attributes:
-        prefix: what its files begin with.
-        fixed: what holds for the whole run, by name.
-        evaluations: each with its "values", the "message" about it, what was "wrong", and its circumstances; the oldest
+        prefix: What its files begin with.
+        fixed: What holds for the whole run, by name.
+        evaluations: Each with its "values", the "message" about it, what was "wrong", and its circumstances; the oldest
             first, at least one.
-        values: declarations by key.
-        findings: of the last evaluation, the one to look at first.
-        headlines: the first few of each evaluation.
-        baseline: low, median and high of what real images get, by the name of the value.
-        notes: the oldest first.
-        tables: of the last evaluation, by name.
-        pictures: by name, the oldest first.
-        strips: images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
+        values: Declarations by key.
+        findings: Of the last evaluation, the one to look at first.
+        headlines: The first few of each evaluation.
+        baseline: Low, median and high of what real images get, by the name of the value.
+        notes: The oldest first.
+        tables: Of the last evaluation, by name.
+        pictures: By name, the oldest first.
+        strips: Images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
         partition: None for a monitor without regions.
     """
 
@@ -106,8 +106,8 @@ class MonitorRun:
         """Read the file of a run, without the pictures beside it.
 
         Raises:
-            OSError: if there is no such file.
-            ValueError: if it is not as a monitor wrote it.
+            OSError: If there is no such file.
+            ValueError: If it is not as a monitor wrote it.
         """
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
@@ -119,7 +119,7 @@ class MonitorRun:
         """Make it from what `RunFolder.write_run` wrote.
 
         Raises:
-            ValueError: if something is missing or of another kind, naming it.
+            ValueError: If something is missing or of another kind, naming it.
         """
         content = _taken(content, "it", dict)
         prefix, evaluations, notes, tables, declared, findings = (
@@ -161,7 +161,7 @@ class MonitorRun:
         """Return all that holds for the evaluation at a step of the optimizer, the trainer's `global_step`.
 
         Raises:
-            ValueError: if none was made then, naming the steps of those that were.
+            ValueError: If none was made then, naming the steps of those that were.
         """
         steps = [evaluation.get("global_step") for evaluation in self.evaluations]
         if step not in steps:
@@ -226,7 +226,7 @@ def find_folder(run: Path) -> Path:
     """Find the folder with the files of monitors, given that or the run's; of several versions the last.
 
     Raises:
-        FileNotFoundError: if there is none, naming the runs below where there are some.
+        FileNotFoundError: If there is none, naming the runs below where there are some.
     """
     for folder in (run, *reversed(versions_in(run, FOLDER))):
         if run_prefixes(own_files(folder)):

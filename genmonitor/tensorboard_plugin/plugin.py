@@ -32,7 +32,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
     """The tab with the page of each run below TensorBoard's logdir.
 
     Args:
-        context: what TensorBoard tells its plugins.
+        context: What TensorBoard tells its plugins.
     """
 
     plugin_name = "genmonitor"

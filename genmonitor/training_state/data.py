@@ -43,11 +43,11 @@ def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) 
     A block inside another restores nothing: that is done once, at the end of the outermost one.
 
     Args:
-        data: datasets, loaders or whatever else is read, by the names that messages use.
-        report: takes a sentence that names what moved and cannot be put back; not called if there is nothing.
+        data: Datasets, loaders or whatever else is read, by the names that messages use.
+        report: Takes a sentence that names what moved and cannot be put back; not called if there is nothing.
 
     Raises:
-        ValueError: inside the block, where an iterator is asked for its next item that cannot start again.
+        ValueError: Inside the block, where an iterator is asked for its next item that cannot start again.
 
     Example:
         >>> class Counting(list):

@@ -33,12 +33,12 @@ class Trained:
     """What an evaluation must leave as it was.
 
     Attributes:
-        module: that is trained.
-        optimizers: that train it.
-        others: what else decides how the training goes on, by name, such as learning-rate schedulers.
-        states: what reads and what sets further states, by name, such as logged values.
-        averaged: a second set of the module's weights, where something averages them.
-        way_back: what to do where something cannot be put back.
+        module: That is trained.
+        optimizers: That train it.
+        others: What else decides how the training goes on, by name, such as learning-rate schedulers.
+        states: What reads and what sets further states, by name, such as logged values.
+        averaged: A second set of the module's weights, where something averages them.
+        way_back: What to do where something cannot be put back.
     """
 
     module: nn.Module
@@ -61,9 +61,9 @@ def prove_unchanged(
     is larger is fingerprinted, and a change is reported that cannot be put back.
 
     Args:
-        trained: what must stay as it is.
-        report: takes a sentence that names what moved; not called if nothing did.
-        gather: returns the values of all processes, of which each may move something else; called if nothing raised.
+        trained: What must stay as it is.
+        report: Takes a sentence that names what moved; not called if nothing did.
+        gather: Returns the values of all processes, of which each may move something else; called if nothing raised.
     """
     before = _snapshot(trained)
     moved: list[tuple[list[str], list[str]]] = []
@@ -86,8 +86,8 @@ def preserve_code(functions: Mapping[str, Any], module: nn.Module) -> Iterator[N
     the module's methods.
 
     Args:
-        functions: that the block calls, by the names that messages use.
-        module: that the proof has in its care.
+        functions: That the block calls, by the names that messages use.
+        module: That the proof has in its care.
     """
     if (proof := _proof.get()) is None:
         yield

@@ -72,10 +72,10 @@ def walk(
     """Look at objects, then at what they hold, and so on, the nearest first and each once.
 
     Args:
-        roots: where to begin, by name.
-        look: from a name, an object and how much deeper to go to what the object holds, by name.
-        seen: ids of objects that are left out, to which those looked at are added.
-        size: number of things found, at most 10,000 of them farther than what the roots hold themselves.
+        roots: Where to begin, by name.
+        look: From a name, an object and how much deeper to go to what the object holds, by name.
+        seen: Ids of objects that are left out, to which those looked at are added.
+        size: Number of things found, at most 10,000 of them farther than what the roots hold themselves.
     """
     near = size()
     queue = deque((name, root, MAX_DEPTH) for name, root in roots.items())

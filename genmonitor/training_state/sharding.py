@@ -51,8 +51,8 @@ def kept_sharded(module: nn.Module) -> Iterator[None]:
     """Have no gathered parameters in the module, and let its sharded parts run only where all processes sample.
 
     Raises:
-        ValueError: if torch is too old to go on after an error in them.
-        RuntimeError: where such a part is called by anything else, an encoder for example: other processes would not
+        ValueError: If torch is too old to go on after an error in them.
+        RuntimeError: Where such a part is called by anything else, an encoder for example: other processes would not
             call it, or not as often, and this one would wait for them forever.
     """
     parts = sharded_parts(module)

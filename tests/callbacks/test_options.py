@@ -82,7 +82,7 @@ def test_every_setting_has_a_help_in_ascii(settings):
 
 @pytest.mark.parametrize(("monitor", "settings", "objects"), TAKES)
 def test_docstring_of_a_monitor_names_the_options_that_all_share(monitor, settings, objects):
-    assert "**options: those that all monitors share, by keyword: see `MonitorOptions`" in monitor.__doc__
+    assert "**options: Those that all monitors share, by keyword: see `MonitorOptions`" in monitor.__doc__
 
 
 def test_options_are_documented_once():

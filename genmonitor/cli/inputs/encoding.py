@@ -53,16 +53,16 @@ def encode(
     """Return outputs with their features, each encoded once, by one of the processes. Every process calls it.
 
     Args:
-        args: the options that `add_encoder_arguments` adds.
-        sets: sets of outputs of one kind.
-        device: the device to compute on.
-        comm: the processes that share the batches, which are those of one process.
-        progress: shows how many batches have been encoded.
+        args: The options that `add_encoder_arguments` adds.
+        sets: Sets of outputs of one kind.
+        device: The device to compute on.
+        comm: The processes that share the batches, which are those of one process.
+        progress: Shows how many batches have been encoded.
 
     Raises:
-        ModuleNotFoundError: if the encoder needs a package that is not installed.
-        FileNotFoundError: if there is no such model on this machine.
-        ValueError: if the outputs do not go together, or have no encoder.
+        ModuleNotFoundError: If the encoder needs a package that is not installed.
+        FileNotFoundError: If there is no such model on this machine.
+        ValueError: If the outputs do not go together, or have no encoder.
     """
     with comm.all_ranks_or_none():
         encoder = _encoder(args, sets)
@@ -168,7 +168,7 @@ def encoder_range(args: Namespace, sets: Sequence[Outputs]) -> tuple[float, floa
     """Return the value range of an image encoder's images; None without such an encoder.
 
     Raises:
-        ValueError: if --value-range is none, or values are not in [0, 1] without it.
+        ValueError: If --value-range is none, or values are not in [0, 1] without it.
     """
     if args.encoder == PIXELS or sets[0].images is None:
         return None

@@ -35,12 +35,12 @@ def read_array(
     """Read an array of real numbers.
 
     Args:
-        path: a file .npy, .npz, .pt or .safetensors.
-        key: name of the array to take; None for the only one in the file, or the first of `names` that it holds.
-        names: names to look for, the preferred one first.
+        path: A file .npy, .npz, .pt or .safetensors.
+        key: Name of the array to take; None for the only one in the file, or the first of `names` that it holds.
+        names: Names to look for, the preferred one first.
 
     Raises:
-        ValueError: if the file cannot be read safely, does not say which array is meant, or holds no real numbers.
+        ValueError: If the file cannot be read safely, does not say which array is meant, or holds no real numbers.
     """
     kinds = "a .npy, .npz, .pt or .safetensors file"
     if path.suffix not in ARRAY_SUFFIXES:
@@ -106,7 +106,7 @@ def read_json_lines(path: Path) -> list[Any]:
     """Read a file of one JSON value per line; empty lines are skipped.
 
     Raises:
-        ValueError: if a line holds no JSON value, with its number.
+        ValueError: If a line holds no JSON value, with its number.
     """
     out = []
     for number, line in enumerate(split_lines(read_text(path)), start=1):
@@ -121,7 +121,7 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
     """Read a file of comma-separated values (.csv) or tab-separated ones (.tsv), whose first row names the columns.
 
     Raises:
-        ValueError: if a quote is not closed, or a row has more values than there are columns.
+        ValueError: If a quote is not closed, or a row has more values than there are columns.
     """
     delimiter = "\t" if path.suffix == ".tsv" else ","
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)

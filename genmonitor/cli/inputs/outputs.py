@@ -29,11 +29,11 @@ class Outputs:
     """The outputs of a model, in the order in which they were read.
 
     Attributes:
-        where: their folder or file, as given.
-        names: of each output: its file in the folder, else its row, counted from 0.
-        images: read when they are asked for; None if the outputs are no images.
+        where: Their folder or file, as given.
+        names: Of each output: its file in the folder, else its row, counted from 0.
+        images: Read when they are asked for; None if the outputs are no images.
         features: [n, d]: the embeddings, or what the encoder made of images; None before.
-        notes: what the user should know of how they were read.
+        notes: What the user should know of how they were read.
     """
 
     where: str
@@ -75,15 +75,15 @@ def read_outputs(
     """Read the outputs of a model.
 
     Args:
-        where: a folder of image files; or a file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d].
-        size: images of a folder are cropped to their central square and resized to this side.
-        progress: shows how many files of a folder have been read.
-        expected: what to say that it should be where there is nothing.
-        skip_bad: leave out pictures that cannot be read, and name them in a note.
+        where: A folder of image files; or a file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d].
+        size: Images of a folder are cropped to their central square and resized to this side.
+        progress: Shows how many files of a folder have been read.
+        expected: What to say that it should be where there is nothing.
+        skip_bad: Leave out pictures that cannot be read, and name them in a note.
 
     Raises:
-        FileNotFoundError: if there is nothing.
-        ValueError: if it cannot be read, holds something else, or values that are not finite.
+        FileNotFoundError: If there is nothing.
+        ValueError: If it cannot be read, holds something else, or values that are not finite.
     """
     path, key = _locate(where, size, expected)
     if holds_pictures(path):
@@ -102,20 +102,20 @@ def read_images(
     """Read a set of images.
 
     Args:
-        where: a folder of image files, searched through; or a file .npy, .npz, .pt or .safetensors of [N, C, H, W],
+        where: A folder of image files, searched through; or a file .npy, .npz, .pt or .safetensors of [N, C, H, W],
             [N, H, W, C] or [N, H, W]. Of several arrays in a file the one called "images", or that named behind a
             colon, as in "data.npz:train_images".
-        size: images of a folder are cropped to their central square and resized to this side.
-        progress: shows how many files of a folder have been read.
-        skip_bad: leave out pictures that cannot be read.
+        size: Images of a folder are cropped to their central square and resized to this side.
+        progress: Shows how many files of a folder have been read.
+        skip_bad: Leave out pictures that cannot be read.
 
     Returns:
         Images [N, C, H, W], float32; 8 bits per channel are scaled to [0, 1]. Pictures are as a viewer shows them:
         upright, by the orientation that their camera noted, and with transparent parts over white.
 
     Raises:
-        FileNotFoundError: if there is nothing.
-        ValueError: if it holds no images, images of different sizes without `size`, or a file that cannot be read, that
+        FileNotFoundError: If there is nothing.
+        ValueError: If it holds no images, images of different sizes without `size`, or a file that cannot be read, that
             has several frames, or more than 8 bits per channel.
     """
     images = images_of(read_outputs(where, size, progress, IMAGES, skip_bad))

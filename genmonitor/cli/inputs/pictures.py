@@ -41,9 +41,9 @@ class Picture:
     """An image file, alone or in a tar file.
 
     Attributes:
-        name: in the set.
-        where: what errors call it.
-        content: opens its bytes.
+        name: In the set.
+        where: What errors call it.
+        content: Opens its bytes.
     """
 
     name: str
@@ -95,7 +95,7 @@ class PictureError(ValueError):
     """A picture that cannot be read: DataLoader wraps what fails in a worker in its traceback, which is left out here.
 
     Args:
-        message: the error, perhaps behind a traceback.
+        message: The error, perhaps behind a traceback.
     """
 
     def __init__(self, message: str) -> None:
@@ -107,8 +107,8 @@ class Pictures(Dataset[Tensor]):
     """Pictures as a dataset of uint8 [C, H, W], each decoded when it is asked for.
 
     Attributes:
-        pictures: the files.
-        shape: of all.
+        pictures: The files.
+        shape: Of all.
     """
 
     pictures: Sequence[Picture]
@@ -128,8 +128,8 @@ def find_pictures(path: Path) -> list[Picture]:
     such as the ._1.png of macOS, are not images.
 
     Raises:
-        FileNotFoundError: if there are none.
-        ValueError: if a tar file is compressed or not whole.
+        FileNotFoundError: If there are none.
+        ValueError: If a tar file is compressed or not whole.
     """
     files = sorted(path.rglob("*"), key=_natural_order) if path.is_dir() else [path]
     found = []
@@ -200,13 +200,13 @@ def open_pictures(
     Each is decoded once here and again when needed.
 
     Args:
-        path: where they are.
-        size: side that they are cropped and resized to; None where all have one size.
-        progress: shows how many have been read.
-        skip_bad: leave out pictures that cannot be read, and name them in a note.
+        path: Where they are.
+        size: Side that they are cropped and resized to; None where all have one size.
+        progress: Shows how many have been read.
+        skip_bad: Leave out pictures that cannot be read, and name them in a note.
 
     Raises:
-        ValueError: if some cannot be read, all of which are counted and the first ones named, or sizes differ.
+        ValueError: If some cannot be read, all of which are counted and the first ones named, or sizes differ.
     """
     pictures = find_pictures(path)
     good: list[Picture] = []

@@ -38,9 +38,9 @@ class PromptRows:
     """The prompts of a set of outputs, one for each.
 
     Attributes:
-        values: strings, or class labels as integers.
+        values: Strings, or class labels as integers.
         embeddings: [n, e], where the file holds these; `values` then numbers the distinct ones.
-        notes: to which files the first prompts belong, where only the order of the files says so.
+        notes: To which files the first prompts belong, where only the order of the files says so.
     """
 
     values: list[Any]
@@ -77,15 +77,15 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     """Read the prompts of some outputs.
 
     Args:
-        where: as `HELP` says; None for none.
-        outputs: whose prompts they are.
+        where: As `HELP` says; None for none.
+        outputs: Whose prompts they are.
 
     Returns:
         One prompt for each output, None where there are none.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it cannot be read, or there is not one prompt for each output.
+        FileNotFoundError: If there is no such file.
+        ValueError: If it cannot be read, or there is not one prompt for each output.
     """
     if where is None:
         return None

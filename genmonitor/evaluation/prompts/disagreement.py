@@ -43,10 +43,10 @@ class DisagreementEvaluation(Evaluation):
     """An evaluation of the disagreement.
 
     Attributes:
-        found: the modes and their prompts.
-        current: the model's samples.
-        reference: those that they were compared with.
-        distances: how far the samples of each prompt are from real images; {} against another reference.
+        found: The modes and their prompts.
+        current: The model's samples.
+        reference: Those that they were compared with.
+        distances: How far the samples of each prompt are from real images; {} against another reference.
     """
 
     found: Disagreement
@@ -59,13 +59,13 @@ class DisagreementValues:
     """Keys of the values of a disagreement, and their declarations.
 
     Args:
-        k: modes of either sign.
+        k: Modes of either sign.
         reference: "data", "start" or "previous".
 
     Attributes:
-        against: what the reference is called.
-        modes: keys of the modes by sign, "top" and "bottom", the largest first.
-        specs: all declarations.
+        against: What the reference is called.
+        modes: Keys of the modes by sign, "top" and "bottom", the largest first.
+        specs: All declarations.
     """
 
     def __init__(self, k: int, reference: str) -> None:
@@ -100,10 +100,10 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
     """Return the finding how large the disagreement is, and for which prompts.
 
     Args:
-        record: values of the evaluation.
-        changed: the prompts that differ by more than chance, most first.
-        against: what the reference is called.
-        of: what the model is called, where that says more than that it is the model.
+        record: Values of the evaluation.
+        changed: The prompts that differ by more than chance, most first.
+        against: What the reference is called.
+        of: What the model is called, where that says more than that it is the model.
     """
     p = record["p"]
     total, by_chance = f"total {max(0.0, record['total']):.3g}", f"by chance {record['baseline_total']:.3g}"
@@ -164,11 +164,11 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     """Shows the modes of a disagreement and the prompts that differ most, with samples of both sides.
 
     Attributes:
-        prompts: of both sides.
-        against: what the reference is called.
-        value_range: what to show as black and as white; None for the lowest and the highest value of the samples.
-        summed_up: total and modes.
-        model: what the model is called.
+        prompts: Of both sides.
+        against: What the reference is called.
+        value_range: What to show as black and as white; None for the lowest and the highest value of the samples.
+        summed_up: Total and modes.
+        model: What the model is called.
     """
 
     prompts: Prompts

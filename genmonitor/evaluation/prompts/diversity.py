@@ -46,10 +46,10 @@ class DiversityEvaluation(Evaluation):
     """An evaluation of the diversity.
 
     Attributes:
-        shares: part of the model's own variety that each of its largest modes has, falling.
-        ends: samples at both ends of these modes.
-        spread: how spread the samples of each prompt are.
-        followed: how close images are to their prompts; None where the encoders share no space.
+        shares: Part of the model's own variety that each of its largest modes has, falling.
+        ends: Samples at both ends of these modes.
+        spread: How spread the samples of each prompt are.
+        followed: How close images are to their prompts; None where the encoders share no space.
     """
 
     shares: list[float]
@@ -62,10 +62,10 @@ def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> 
     """Return the declarations of what is measured, with charts whose titles say of how many samples they are.
 
     Args:
-        n: samples.
-        prompted: whether there are prompts.
-        paired: whether Conditional-Vendi is measured.
-        calibrated: whether W1KP is measured.
+        n: Samples.
+        prompted: Whether there are prompts.
+        paired: Whether Conditional-Vendi is measured.
+        calibrated: Whether W1KP is measured.
     """
     left_out = set() if prompted else {"scendi", "scendi_prompt", "prompt_share"}
     left_out |= set() if paired else {"conditional_vendi", "information_vendi"}
@@ -77,9 +77,9 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
     """Return the finding how varied the samples are.
 
     Args:
-        record: of the evaluation.
-        n: samples.
-        kind: what the samples are called.
+        record: Of the evaluation.
+        n: Samples.
+        kind: What the samples are called.
     """
     real = f" (real {kind}: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
     error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
@@ -121,7 +121,7 @@ class SpreadTracker(PromptTracker):
     """Follows the spread of each prompt's samples, see `kernel_dispersion`.
 
     Attributes:
-        limit: a best beyond this counts as this: the spread of real images, whatever the prompt.
+        limit: A best beyond this counts as this: the spread of real images, whatever the prompt.
     """
 
     spec = declared("prompts")["spread"]
@@ -137,8 +137,8 @@ class SpreadTracker(PromptTracker):
         """Estimate the spread of each prompt's samples.
 
         Args:
-            features: of all samples [N, D], row i of sample i.
-            kernel: of the features.
+            features: Of all samples [N, D], row i of sample i.
+            kernel: Of the features.
         """
         out = {}
         for name, rows in self.groups.split(features).items():
@@ -164,9 +164,9 @@ def mode_figures(
     """Return what draws both ends of the model's own modes; nothing of samples that are vectors.
 
     Args:
-        evaluation: the last one.
-        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
-        value_range: what to show as black and as white.
+        evaluation: The last one.
+        prompts: Sample i has prompt i modulo their number; None for a generator without prompts.
+        value_range: What to show as black and as white.
     """
     ends = evaluation.ends
     if ends.images.shape[3:].numel() <= 1:
@@ -180,9 +180,9 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
     """Shows how varied the samples are, how their prompts are followed, and the model's own modes.
 
     Attributes:
-        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
-        value_range: lowest and highest value of a real image; None without them.
-        summed_up: the values of the samples and what real images score.
+        prompts: Sample i has prompt i modulo their number; None for a generator without prompts.
+        value_range: Lowest and highest value of a real image; None without them.
+        summed_up: The values of the samples and what real images score.
     """
 
     prompts: Prompts | None

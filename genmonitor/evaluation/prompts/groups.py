@@ -33,9 +33,9 @@ class Estimate:
     """A value of a prompt's samples.
 
     Attributes:
-        value: the estimate.
-        error: its standard error.
-        samples: the number that the error is estimated from.
+        value: The estimate.
+        error: Its standard error.
+        samples: The number that the error is estimated from.
     """
 
     value: float
@@ -47,13 +47,13 @@ class PromptGroups:
     """Groups of samples that are judged together: those of each prompt with enough, or all if none has enough.
 
     Args:
-        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
-        sizes: numbers of samples, on each side of a comparison.
+        prompts: Sample i has prompt i modulo their number; None for a generator without prompts.
+        sizes: Numbers of samples, on each side of a comparison.
 
     Attributes:
-        by_prompt: whether samples are judged prompt by prompt.
-        left_out: number of prompts with too few samples to be judged.
-        names: of the groups that are judged.
+        by_prompt: Whether samples are judged prompt by prompt.
+        left_out: Number of prompts with too few samples to be judged.
+        names: Of the groups that are judged.
 
     Example:
         >>> {name: len(rows) for name, rows in PromptGroups(Prompts([5, 7]), 17).split(torch.zeros(17, 2)).items()}
@@ -74,7 +74,7 @@ class PromptGroups:
         """Split rows [N, ...], row i of sample i, by the prompts that are judged; {} if there are too few.
 
         Args:
-            rows: of all samples of a side.
+            rows: Of all samples of a side.
         """
         if self._prompts is None or not self.by_prompt:
             return {ALL: rows} if self._any else {}
@@ -105,11 +105,11 @@ class PromptTracker(Tracker):
     Samples are not paired by their seeds: a prompt that has collapsed has nothing in common with what it was.
 
     Args:
-        groups: of samples that are judged together.
+        groups: Of samples that are judged together.
 
     Attributes:
-        errors: the largest standard error of each group so far.
-        evaluations: their number.
+        errors: The largest standard error of each group so far.
+        evaluations: Their number.
     """
 
     spec: ClassVar[ValueSpec]

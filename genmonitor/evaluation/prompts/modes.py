@@ -42,9 +42,9 @@ class SampleSet:
 
     Attributes:
         features: [n, d].
-        indices: which of the global set each row is, int64 [n]; row i has prompt `indices[i]` modulo their number.
-        shown: pictures of some samples of every prompt [k, C, h, w].
-        shown_indices: which of the global set these are, int64 [k].
+        indices: Which of the global set each row is, int64 [n]; row i has prompt `indices[i]` modulo their number.
+        shown: Pictures of some samples of every prompt [k, C, h, w].
+        shown_indices: Which of the global set these are, int64 [k].
     """
 
     features: Tensor
@@ -67,10 +67,10 @@ class Mode:
     """A mode and its prompts.
 
     Attributes:
-        eigenvalue: positive where the model has it and the reference lacks it.
-        prompts: with their mean score on the side that has the mode.
-        samples: rows of the model with the highest scores on it, the highest first.
-        reference_samples: the same of the reference.
+        eigenvalue: Positive where the model has it and the reference lacks it.
+        prompts: With their mean score on the side that has the mode.
+        samples: Rows of the model with the highest scores on it, the highest first.
+        reference_samples: The same of the reference.
     """
 
     eigenvalue: float
@@ -83,9 +83,9 @@ class ByChance(NamedTuple):
     """What a split has of which chance alone decides the sides, see `permuted_sides`.
 
     Attributes:
-        total: as of `Disagreement`.
-        top: the largest eigenvalue.
-        bottom: the lowest.
+        total: As of `Disagreement`.
+        top: The largest eigenvalue.
+        bottom: The lowest.
     """
 
     total: float
@@ -104,13 +104,13 @@ class Disagreement:
 
     Attributes:
         total: Σ λ log(S / λ) over the positive eigenvalues, S their sum.
-        top: the largest positive eigenvalues, falling; fewer than asked for where there are fewer.
-        bottom: the lowest negative ones, rising.
-        similar: a mode that both sides have.
-        changed: every prompt with its part of the modes looked at, falling.
-        p: p-value of the hypothesis that both sides answer their prompts alike.
-        by_chance: draws of what two sets of one model get.
-        prompt_p: p-value of each prompt, at one level for all; empty where single prompts cannot be tested.
+        top: The largest positive eigenvalues, falling; fewer than asked for where there are fewer.
+        bottom: The lowest negative ones, rising.
+        similar: A mode that both sides have.
+        changed: Every prompt with its part of the modes looked at, falling.
+        p: P-value of the hypothesis that both sides answer their prompts alike.
+        by_chance: Draws of what two sets of one model get.
+        prompt_p: P-value of each prompt, at one level for all; empty where single prompts cannot be tested.
     """
 
     total: float
@@ -151,10 +151,10 @@ def disagreement(
     """Read the k largest modes of either sign and their prompts off a split.
 
     Args:
-        split: gives so many modes of either sign.
-        k: modes of each sign.
-        names: the prompt of each sample of the model.
-        reference_names: the prompt of each sample of the reference.
+        split: Gives so many modes of either sign.
+        k: Modes of each sign.
+        names: The prompt of each sample of the model.
+        reference_names: The prompt of each sample of the reference.
     """
     modes = split(LOOKED_AT * k)
     values = modes.eigenvalues.tolist()
@@ -206,7 +206,7 @@ class ModeEnds:
 
     Attributes:
         images: [modes, 2k, C, H, W].
-        indices: which of the global set they are [modes, 2k].
+        indices: Which of the global set they are [modes, 2k].
     """
 
     images: Tensor
@@ -219,10 +219,10 @@ def mode_ends(scores: Tensor, samples: Samples, k: int, comm: Collective) -> Mod
     There are fewer where there are fewer than 2k samples. Every process must call it.
 
     Args:
-        scores: of this process's samples on each mode [n, modes].
-        samples: this process's.
-        k: at each end.
-        comm: the processes that evaluate together.
+        scores: Of this process's samples on each mode [n, modes].
+        samples: This process's.
+        k: At each end.
+        comm: The processes that evaluate together.
     """
     with comm.all_ranks_or_none():
         near = _ends(scores, k).unique() if len(scores) >= 2 * k else torch.arange(len(scores))

@@ -32,23 +32,23 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
     """An evaluator of features of outputs and of their prompts, which tells of prompts that became worse.
 
     Args:
-        settings: what the values depend on. Sample i has prompt i modulo their number.
-        kernels: of outputs and of prompts; their gammas are fixed for a run.
-        groups: of samples that are judged together.
-        output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; a name for `text_encoder`; or
+        settings: What the values depend on. Sample i has prompt i modulo their number.
+        kernels: Of outputs and of prompts; their gammas are fixed for a run.
+        groups: Of samples that are judged together.
+        output_encoder: From images [n, C, H, W] to features [n, d]; None for the pixels.
+        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]; a name for `text_encoder`; or
             None for one-hot labels.
-        batch_size: samples per call of an encoder.
-        prefix: what its log keys and files begin with.
-        objects: further arguments given that no manifest can hold, by name.
+        batch_size: Samples per call of an encoder.
+        prefix: What its log keys and files begin with.
+        objects: Further arguments given that no manifest can hold, by name.
 
     Attributes:
-        tracker: of a value of each prompt's samples, by which they are judged.
-        kernel: of outputs, with its gamma once it is known.
-        prompt_kernel: of prompts, likewise.
+        tracker: Of a value of each prompt's samples, by which they are judged.
+        kernel: Of outputs, with its gamma once it is known.
+        prompt_kernel: Of prompts, likewise.
 
     Raises:
-        ValueError: if there is no encoder for prompts that are strings, or one of strings for labels.
+        ValueError: If there is no encoder for prompts that are strings, or one of strings for labels.
     """
 
     tracker: PromptTracker
@@ -106,10 +106,10 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         """Fix the gammas that are open, that of outputs by real images; start over if these were others before.
 
         Args:
-            real: images to take it from; None where there are none, or none are needed, as with known gammas.
-            notes: to report.
-            probe: some generated images.
-            comm: the processes that evaluate together.
+            real: Images to take it from; None where there are none, or none are needed, as with known gammas.
+            notes: To report.
+            probe: Some generated images.
+            comm: The processes that evaluate together.
         """
         signature, other = agreed_signature(None if real is None else real.signature(), comm)
         notes += other

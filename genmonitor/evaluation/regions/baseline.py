@@ -27,14 +27,14 @@ def measure_baseline(
     """Measure draws of n real images as if they had been generated.
 
     Args:
-        measure: from the draws, indices of candidates [DRAWS, n], to the values of an evaluation of each.
-        candidates: number of real images that generated ones are not compared with. Where it is at least 20 n the draws
+        measure: From the draws, indices of candidates [DRAWS, n], to the values of an evaluation of each.
+        candidates: Number of real images that generated ones are not compared with. Where it is at least 20 n the draws
             are disjoint. Where it is less they overlap, and the bands are widened by what that hides; where it is
             hardly more than n, each draw holds images more than once.
-        n: images per draw.
-        seed: of the draws.
-        together: the values whose bands hold together, see `simultaneous_bands`.
-        similarities: the values that are 1 at best, see there.
+        n: Images per draw.
+        seed: Of the draws.
+        together: The values whose bands hold together, see `simultaneous_bands`.
+        similarities: The values that are 1 at best, see there.
     """
     generator = torch.Generator().manual_seed(seed)
     shuffled = torch.randperm(candidates, generator=generator)
@@ -67,10 +67,10 @@ def simultaneous_bands(
     1 - CMS is skewed and never negative. `benchmarks/detection.md` says how often real images leave them.
 
     Args:
-        values: of each draw [D], by name; D at least 2.
-        together: names whose bands hold together; each other one holds alone.
-        similarities: names of values that are 1 at best.
-        widen: multiplies every distance from the median.
+        values: Of each draw [D], by name; D at least 2.
+        together: Names whose bands hold together; each other one holds alone.
+        similarities: Names of values that are 1 at best.
+        widen: Multiplies every distance from the median.
 
     Example:
         >>> draws = {"mmd": [0.0, 1.0, 2.0], "cluster_1": [0.99, 0.98, 0.98]}

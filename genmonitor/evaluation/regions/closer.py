@@ -18,8 +18,8 @@ def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
     """Return the finding which of two generated sets is closer to the real images, and where.
 
     Args:
-        differences: positive where the first set is closer.
-        names: of the two sets.
+        differences: Positive where the first set is closer.
+        names: Of the two sets.
 
     Example:
         >>> same = {"difference": 0.0, "standard_error": 0.03, "p_value_adjusted": 0.8}
@@ -76,10 +76,10 @@ def closer_table(
     """Return a row for the image and each region, the surest differences first after the image.
 
     Args:
-        differences: positive where the first set is closer.
-        values: of the evaluation of each set.
-        names: of the two sets.
-        sizes: sites of the image and of each region.
+        differences: Positive where the first set is closer.
+        values: Of the evaluation of each set.
+        names: Of the two sets.
+        sizes: Sites of the image and of each region.
     """
     against_real = [f"{name} against real" for name in names]
     rows, key = [], RegionValues(sizes).p

@@ -38,10 +38,10 @@ class FoundClusters:
     """Clusters of sites, and how they were found.
 
     Attributes:
-        partition: the clusters.
-        cka: the matrix that they were found in [d, d], on the CPU.
-        linkage: by which.
-        stability: how well halves of the images agree on them. "overall" is their adjusted Rand index, the mean over
+        partition: The clusters.
+        cka: The matrix that they were found in [d, d], on the CPU.
+        linkage: By which.
+        stability: How well halves of the images agree on them. "overall" is their adjusted Rand index, the mean over
             several random halvings: 1 where they agree, around 0 where they do by chance. "cluster_1" and so on are
             the mean Jaccard overlap, in [0, 1], of a cluster with the one of a half that overlaps it most.
     """
@@ -72,13 +72,13 @@ def find_clusters(
     2 % of the varying sites are taken only where there is no other.
 
     Args:
-        sites: maps [N, c, h, w], N at least 4.
-        kernel: with its gamma set.
+        sites: Maps [N, c, h, w], N at least 4.
+        kernel: With its gamma set.
         n_clusters: None to choose 2..8.
-        patch_size: side of a site; None to choose one, see `chosen_patch_size`.
-        progress: wraps what takes long.
+        patch_size: Side of a site; None to choose one, see `chosen_patch_size`.
+        progress: Wraps what takes long.
         linkage: None to choose "average" or "smoothed".
-        batch_estimator: as for `pixel_cka`; None for all maps at once.
+        batch_estimator: As for `pixel_cka`; None for all maps at once.
 
     References:
         Ben-Hur, Elisseeff and Guyon, "A stability based method for discovering structure in clustered data", 2002.
@@ -225,9 +225,9 @@ class Half:
     """The clusterings of one half of the images.
 
     Args:
-        matrix: its CKA [d, d].
+        matrix: Its CKA [d, d].
         shape: (h, w) of the sites.
-        linkages: to cluster by.
+        linkages: To cluster by.
     """
 
     def __init__(self, matrix: Tensor, shape: tuple[int, int], linkages: Sequence[Linkage]) -> None:
@@ -247,7 +247,7 @@ class Agreement:
     """How well clusterings of halves of the images agree, on the sites that vary in each of them.
 
     Args:
-        pairs: the two halves of each halving.
+        pairs: The two halves of each halving.
     """
 
     def __init__(self, pairs: Sequence[tuple[Half, Half]]) -> None:

@@ -31,10 +31,10 @@ class Diagnosed:
     """What a diagnosis found.
 
     Attributes:
-        findings: what is wrong, what explains most of the image's distance first; empty where nothing is.
-        values: numbers about the image, by key; None where nothing was diagnosed.
-        notes: what could not be tried.
-        diagnosis: all of it, on rank zero; None elsewhere, and where it failed.
+        findings: What is wrong, what explains most of the image's distance first; empty where nothing is.
+        values: Numbers about the image, by key; None where nothing was diagnosed.
+        notes: What could not be tried.
+        diagnosis: All of it, on rank zero; None elsewhere, and where it failed.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -53,11 +53,11 @@ class RegionEvaluation(Evaluation):
     """Values, and what a later evaluation is compared by.
 
     Attributes:
-        influence: of the samples of all processes; None where there are too few to compare.
-        diagnosed: where and what is wrong; nothing where there are too few to compare.
-        classes: what was found of each class; empty without labels, and where nothing was diagnosed.
-        between: whether it is between two diagnoses.
-        look: how its samples look beside those of the best evaluation; None where samples are an encoder's, or too few.
+        influence: Of the samples of all processes; None where there are too few to compare.
+        diagnosed: Where and what is wrong; nothing where there are too few to compare.
+        classes: What was found of each class; empty without labels, and where nothing was diagnosed.
+        between: Whether it is between two diagnoses.
+        look: How its samples look beside those of the best evaluation; None where samples are an encoder's, or too few.
     """
 
     influence: MMDInfluence | None
@@ -76,8 +76,8 @@ def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnos
     """Diagnose on rank zero and tell all processes; a failure costs the diagnosis, not the evaluation.
 
     Args:
-        make: returns the diagnosis; called on rank zero alone.
-        comm: the processes that evaluate together.
+        make: Returns the diagnosis; called on rank zero alone.
+        comm: The processes that evaluate together.
     """
     made: Diagnosis | None = None
 
@@ -97,13 +97,13 @@ class Diagnoses:
     """What the diagnoses of a run found, and when the next one is due.
 
     Attributes:
-        every: evaluations from one diagnosis to the next.
-        is_last: whether the next evaluation is the last of a fit, which always has a diagnosis.
-        evaluations: their number.
-        epoch: of the last diagnosis.
-        ratios: error ratios of image and regions at the last diagnosis.
-        wrong: what was wrong then, dated.
-        copied: diagnoses in a row that found copies.
+        every: Evaluations from one diagnosis to the next.
+        is_last: Whether the next evaluation is the last of a fit, which always has a diagnosis.
+        evaluations: Their number.
+        epoch: Of the last diagnosis.
+        ratios: Error ratios of image and regions at the last diagnosis.
+        wrong: What was wrong then, dated.
+        copied: Diagnoses in a row that found copies.
     """
 
     every: int
@@ -159,9 +159,9 @@ def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float |
     """Return findings with the epoch since when they have held, and say it where that is an earlier one.
 
     Args:
-        findings: of an evaluation.
-        before: those of the evaluation before it, dated.
-        epoch: of the evaluation; None where epochs are not known.
+        findings: Of an evaluation.
+        before: Those of the evaluation before it, dated.
+        epoch: Of the evaluation; None where epochs are not known.
     """
     out = []
     for finding in findings:

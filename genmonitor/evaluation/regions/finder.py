@@ -38,16 +38,16 @@ class Regions:
     """Regions of images and what else is fixed for a run: found in real images, on the CPU.
 
     Attributes:
-        partition: the regions.
-        kernel: with its gamma set.
-        baseline: what real images score in place of generated ones, by value.
-        chance: distance of real images in place of generated ones, the median, by region, see `error_ratios`.
-        value_range: lowest and highest value of a pixel.
-        views: both views of images and their kernels, by real images that are not compared, see `views_state`.
-        cka: the matrix that the clusters were found in, None where they were given or taken from a saved state.
-        average: the average image [C, H, W], None where taken from a saved state.
-        linkage: by which the clusters were found, None where they were given.
-        stability: how well halves of the images agree on them, see `FoundClusters`; empty where they were given.
+        partition: The regions.
+        kernel: With its gamma set.
+        baseline: What real images score in place of generated ones, by value.
+        chance: Distance of real images in place of generated ones, the median, by region, see `error_ratios`.
+        value_range: Lowest and highest value of a pixel.
+        views: Both views of images and their kernels, by real images that are not compared, see `views_state`.
+        cka: The matrix that the clusters were found in, None where they were given or taken from a saved state.
+        average: The average image [C, H, W], None where taken from a saved state.
+        linkage: By which the clusters were found, None where they were given.
+        stability: How well halves of the images agree on them, see `FoundClusters`; empty where they were given.
     """
 
     partition: PixelPartition
@@ -107,8 +107,8 @@ class RegionFinder:
     """Finds gamma, clusters and baseline in real images.
 
     Attributes:
-        settings: what the regions and their baseline depend on.
-        to_sites: from images to the maps whose sites are clustered.
+        settings: What the regions and their baseline depend on.
+        to_sites: From images to the maps whose sites are clustered.
     """
 
     settings: RegionSettings
@@ -125,10 +125,10 @@ class RegionFinder:
         """Find what is fixed for a run.
 
         Args:
-            split: which images serve for what.
-            device: where to compute.
-            progress: wraps what takes long.
-            earlier: clusters to take instead of looking for some.
+            split: Which images serve for what.
+            device: Where to compute.
+            progress: Wraps what takes long.
+            earlier: Clusters to take instead of looking for some.
         """
         images = split.regions.read(range(len(split.regions)))
         prints = [fingerprint(image) for image in images]

@@ -22,8 +22,8 @@ class RegionFindings:
     """Makes findings from the records of a run.
 
     Attributes:
-        partition: the regions.
-        values: their values.
+        partition: The regions.
+        values: Their values.
     """
 
     partition: PixelPartition
@@ -38,7 +38,7 @@ class RegionFindings:
         """Return the verdict on the last record, then that on each region, those that differ most first.
 
         Args:
-            records: one or more, the oldest first.
+            records: One or more, the oldest first.
 
         Example:
             >>> halves = PixelPartition.grid((4, 4), 1, 2)

@@ -26,11 +26,11 @@ class Fitted:
     """What a fitted RegionEvaluator evaluates with: the regions, and the real side of the comparison.
 
     Attributes:
-        regions: what is fixed for the run.
-        real: this process's real images [m, C, H, W].
-        real_origin: which images those of all processes are, for the manifest.
-        metrics: hold the real side.
-        nearest: where to look for copies of real images; None but on rank zero, which shows them.
+        regions: What is fixed for the run.
+        real: This process's real images [m, C, H, W].
+        real_origin: Which images those of all processes are, for the manifest.
+        metrics: Hold the real side.
+        nearest: Where to look for copies of real images; None but on rank zero, which shows them.
     """
 
     regions: Regions
@@ -44,11 +44,11 @@ class Fitted:
         """Read this process's part of the real images to compare with.
 
         Args:
-            regions: what was found.
-            finder: with the settings of the metrics.
-            split: which images serve for what.
-            probe: some generated images, on the device to evaluate on.
-            comm: the processes that evaluate together.
+            regions: What was found.
+            finder: With the settings of the metrics.
+            split: Which images serve for what.
+            probe: Some generated images, on the device to evaluate on.
+            comm: The processes that evaluate together.
         """
         compared = split.comparison
         with comm.all_ranks_or_none():
@@ -68,8 +68,8 @@ class NearestImages(NamedTuple):
 
     Attributes:
         images: [n, C, H, W].
-        indices: which images of their data set these are [n].
-        usual: the median distance of other real images to the nearest of them.
+        indices: Which images of their data set these are [n].
+        usual: The median distance of other real images to the nearest of them.
     """
 
     images: Tensor

@@ -38,11 +38,11 @@ class Compared:
     """What is fixed for a run of how images are compared with real ones.
 
     Attributes:
-        partition: the regions.
-        kernel: of CMS and MMD, with its gamma set.
-        views: what both views and their kernels are, see `views_state`: of real images that are not compared.
-        block_size: of CMS; None for all images at once.
-        seed: of the permutations.
+        partition: The regions.
+        kernel: Of CMS and MMD, with its gamma set.
+        views: What both views and their kernels are, see `views_state`: of real images that are not compared.
+        block_size: Of CMS; None for all images at once.
+        seed: Of the permutations.
     """
 
     partition: PixelPartition
@@ -57,12 +57,12 @@ class RegionMeasures(NamedTuple):
 
     Attributes:
         values: CMS, shares and MMD.
-        error: distance of image and regions from real ones, both views together: the root of a biased MMD².
-        p: p-values by region.
-        distances: of each view by region: MMD² in standard deviations of chance, mean over the gammas.
-        influence: of both views together, on the CPU: what a later evaluation is compared by.
-        fake: generated images of all processes [N, C, H, W].
-        real: the real ones that they are compared with.
+        error: Distance of image and regions from real ones, both views together: the root of a biased MMD².
+        p: P-values by region.
+        distances: Of each view by region: MMD² in standard deviations of chance, mean over the gammas.
+        influence: Of both views together, on the CPU: what a later evaluation is compared by.
+        fake: Generated images of all processes [N, C, H, W].
+        real: The real ones that they are compared with.
     """
 
     values: dict[str, float]
@@ -78,8 +78,8 @@ class RegionMetrics:
     """Comparison of generated images with this process's real ones.
 
     Args:
-        fixed: for the run.
-        real: maps of real images [m, c, h, w].
+        fixed: For the run.
+        real: Maps of real images [m, c, h, w].
         testable: True if both sides hold, over all processes, the 8 images that a test needs.
     """
 
@@ -110,8 +110,8 @@ class RealRegions:
     """Real images of all processes, and what is computed of them once.
 
     Args:
-        fixed: for the run.
-        real: maps of real images [M, C, H, W].
+        fixed: For the run.
+        real: Maps of real images [M, C, H, W].
     """
 
     def __init__(self, fixed: Compared, real: Tensor) -> None:
@@ -134,8 +134,8 @@ class RealRegions:
         """Compare draws of real images with the real ones, each as `measure` does without a test, in one pass over all.
 
         Args:
-            pool: real images [P, C, H, W].
-            draws: indices of some of them [D, n].
+            pool: Real images [P, C, H, W].
+            draws: Indices of some of them [D, n].
         """
         of, every = self.fixed, torch.cat([pool.to(self.real), self.real])
         (count, n), m = draws.shape, len(self.real)
@@ -243,8 +243,8 @@ def both_views(influences: Mapping[View, MMDInfluence], counts: Mapping[View, Te
     too small.
 
     Args:
-        influences: of each view.
-        counts: weight of each view in each region [R].
+        influences: Of each view.
+        counts: Weight of each view in each region [R].
     """
     total: dict[str, Any] = {name: torch.zeros_like(getattr(influences["structure"], name)) for name in ADDED}
     for view, influence in influences.items():

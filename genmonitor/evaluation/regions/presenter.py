@@ -55,9 +55,9 @@ class RegionPresenter(Presenter[RegionEvaluation]):
     """Shows which regions differ, on their map, with curves and samples.
 
     Attributes:
-        fitted: the regions and the real images.
-        prompts: what samples are captioned with; None for no captions.
-        take_cka: gives the CKA matrix, once; None where there is none.
+        fitted: The regions and the real images.
+        prompts: What samples are captioned with; None for no captions.
+        take_cka: Gives the CKA matrix, once; None where there is none.
     """
 
     fitted: Fitted
@@ -137,8 +137,8 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
     """Draw the cluster map over the average image, and the CKA matrix ordered by cluster.
 
     Args:
-        regions: what was found.
-        size: height and width of an image, which a site encoder may have made smaller.
+        regions: What was found.
+        size: Height and width of an image, which a site encoder may have made smaller.
     """
     labels, names = image_labels(regions.partition, size), regions.partition.given_names()
     out = {"clusters": plots.cluster_map(labels, names, regions.average)}
@@ -151,9 +151,9 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     """Return what draws the map, examples of the fault that was found and the shares of the distance; and odd images.
 
     Args:
-        diagnosis: of an evaluation.
-        finding: the first of the evaluation.
-        value_range: what to show as black and as white.
+        diagnosis: Of an evaluation.
+        finding: The first of the evaluation.
+        value_range: What to show as black and as white.
     """
     finding = finding if finding.kinds or diagnosis.findings[0].fine else diagnosis.findings[0]
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
@@ -182,10 +182,10 @@ def side_by_side(regions: Regions, findings: Sequence[Finding], sets: Mapping[st
     """Return what draws images of each set, above them the region alone that differs most.
 
     Args:
-        regions: what was found.
-        findings: of the evaluation; that of a region comes before an area of the diagnosis.
-        sets: name to images [n, C, H, W].
-        note: below the title.
+        regions: What was found.
+        findings: Of the evaluation; that of a region comes before an area of the diagnosis.
+        sets: Name to images [n, C, H, W].
+        note: Below the title.
     """
     verdict = next((x for x in findings if x.area.region is not None), findings[0])
     label = regions.partition.regions().get(verdict.area.region or "")
@@ -215,9 +215,9 @@ def region_lines(partition: PixelPartition, stability: Mapping[str, float], enco
     """Return a map of characters with, next to it or below, a line for each region.
 
     Args:
-        partition: the regions.
-        stability: of the regions that have one, by name.
-        encoding: of where it is printed; None for standard output's.
+        partition: The regions.
+        stability: Of the regions that have one, by name.
+        encoding: Of where it is printed; None for standard output's.
 
     >>> for line in region_lines(PixelPartition.grid((2, 4), 1, 2), {"cluster_1": 0.9}, "ascii"): print(line)
     11112222  region          sites  stability  where
@@ -273,10 +273,10 @@ def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPar
     """Return an evaluation region by region, those that differ most from real images first.
 
     Args:
-        findings: of the evaluation.
-        record: its values.
-        partition: the regions.
-        of: added to the title, such as "500 images".
+        findings: Of the evaluation.
+        record: Its values.
+        partition: The regions.
+        of: Added to the title, such as "500 images".
     """
     epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
     title = ", ".join(filter(None, ["Regions", epoch, of]))
@@ -295,9 +295,9 @@ def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> 
     """Return a table of the regions next to their map and what its columns mean below, for a notebook.
 
     Args:
-        table: whose first column names the regions.
-        partition: the regions.
-        bad: rows to set in bold.
+        table: Whose first column names the regions.
+        partition: The regions.
+        bad: Rows to set in bold.
     """
     table_of = table_html(table.columns, table.rows, partition.regions(), bad)
     return columns_html(map_html(partition.labels), table_of) + text_html(table.legend)

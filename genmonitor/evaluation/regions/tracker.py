@@ -33,8 +33,8 @@ class Look(NamedTuple):
     """How the samples of an evaluation look beside those of the best one before.
 
     Attributes:
-        readings: of the samples [N, R].
-        finding: what is visibly worse; None where nothing is.
+        readings: Of the samples [N, R].
+        finding: What is visibly worse; None where nothing is.
     """
 
     readings: Tensor
@@ -85,11 +85,11 @@ class RegionTracker(Tracker):
         Where it cannot be compared with those before, such as with an encoder that changed, it is the first.
 
         Args:
-            current: influences of its samples.
-            ratios: error ratios of image and regions.
-            scores: of the regions, as `scores` returned them.
-            epoch: of the evaluation.
-            readings: of its samples, where they are read.
+            current: Influences of its samples.
+            ratios: Error ratios of image and regions.
+            scores: Of the regions, as `scores` returned them.
+            epoch: Of the evaluation.
+            readings: Of its samples, where they are read.
         """
         if self.influence is None or not _comparable(current, self.influence):
             self.best, self.epochs, self.influence = {}, {}, current
@@ -103,10 +103,10 @@ class RegionTracker(Tracker):
         """Compare how samples look with those of the best evaluation before.
 
         Args:
-            fake: generated images [N, C, H, W].
-            real: real ones [M, C, H, W].
-            ratio: error ratio of the image.
-            seed: of the permutations.
+            fake: Generated images [N, C, H, W].
+            real: Real ones [M, C, H, W].
+            ratio: Error ratio of the image.
+            seed: Of the permutations.
             aligned: True if the same places of images can be compared.
         """
         low, span = float(real.min()), float(real.max() - real.min()) or 1.0

@@ -37,14 +37,14 @@ class RegionValues:
     image; the CMS of a region has the region's name alone.
 
     Args:
-        regions: names, without the image.
-        baselines: keys of the values that have a baseline.
+        regions: Names, without the image.
+        baselines: Keys of the values that have a baseline.
 
     Attributes:
-        error_ratio, p, vs_best, share: keys by region, the image among them but for the share.
-        distance: keys by view, then by region.
-        baseline: keys by the key of the value whose baseline it is.
-        specs: all declarations.
+        error_ratio, p, vs_best, share: Keys by region, the image among them but for the share.
+        distance: Keys by view, then by region.
+        baseline: Keys by the key of the value whose baseline it is.
+        specs: All declarations.
 
     Example:
         >>> values = RegionValues(["cluster_1", "constant"])
@@ -73,7 +73,7 @@ class RegionValues:
         """Return the smallest p-value of all tests of an evaluation, adjusted by Holm.
 
         Args:
-            values: of the evaluation.
+            values: Of the evaluation.
             searched: True if there was a diagnosis.
 
         Example:

@@ -34,17 +34,17 @@ class AreaDiagnosis:
 
     Attributes:
         mask: bool [H, W].
-        distance: in standard deviations of what chance makes of it; judged on half of the images.
-        p: of no difference, by permutation.
-        explained: the best faults; None where the area does not differ, or no fault brings it closer.
-        readings: those that differ most, of the rectangle that holds the area; empty where it does not differ.
-        proportions: share of the distance that is right images in wrong proportions; 0 where it does not differ.
-        weights: of the chosen real images, of mean 1, that say which are too rare; None where that was not asked.
-        spread: mean squared distance among generated images over that among real ones.
-        nearest: median distance to the nearest other generated image over the same of real ones.
-        samples: indices of the generated images that show the difference most.
-        of_image: share of the whole image's distance that the faults explain when put into this area alone.
-        failures: what went wrong with fault models, in sentences.
+        distance: In standard deviations of what chance makes of it; judged on half of the images.
+        p: Of no difference, by permutation.
+        explained: The best faults; None where the area does not differ, or no fault brings it closer.
+        readings: Those that differ most, of the rectangle that holds the area; empty where it does not differ.
+        proportions: Share of the distance that is right images in wrong proportions; 0 where it does not differ.
+        weights: Of the chosen real images, of mean 1, that say which are too rare; None where that was not asked.
+        spread: Mean squared distance among generated images over that among real ones.
+        nearest: Median distance to the nearest other generated image over the same of real ones.
+        samples: Indices of the generated images that show the difference most.
+        of_image: Share of the whole image's distance that the faults explain when put into this area alone.
+        failures: What went wrong with fault models, in sentences.
     """
 
     mask: Tensor
@@ -72,12 +72,12 @@ def diagnose_area(
     """Measure an area of images.
 
     Args:
-        images: of both sides.
+        images: Of both sides.
         mask: bool [H, W], true somewhere.
-        models: to try.
-        image: distance of the whole image, for `of_image`; None where the area is all of it.
-        skip_failing: leave out fault models that fail, rather than to raise their error.
-        p: of no difference, by the map that found the area, whose place is then not exact; None for an area that is
+        models: To try.
+        image: Distance of the whole image, for `of_image`; None where the area is all of it.
+        skip_failing: Leave out fault models that fail, rather than to raise their error.
+        p: Of no difference, by the map that found the area, whose place is then not exact; None for an area that is
             tested, and stays where it is.
     """
     failures: list[str] = []

@@ -20,10 +20,10 @@ class Repeats:
     """Images that come over and over.
 
     Attributes:
-        share: of generated images with a near twin, less that of real ones.
-        p: of no more than among real images.
-        of_distance: part of the distance that is gone when each is counted once.
-        samples: indices of generated images with a twin.
+        share: Of generated images with a near twin, less that of real ones.
+        p: Of no more than among real images.
+        of_distance: Part of the distance that is gone when each is counted once.
+        samples: Indices of generated images with a twin.
     """
 
     share: float

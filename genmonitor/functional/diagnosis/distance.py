@@ -58,8 +58,8 @@ class Distance:
 
         Args:
             real: [N, C, H, W], N at least 4.
-            values: what each view compares, such as `all_views`.
-            unit: images a side that a distance of 1 is the standard deviation of.
+            values: What each view compares, such as `all_views`.
+            unit: Images a side that a distance of 1 is the standard deviation of.
         """
         with full_precision():
             return cls(tuple(_view(real, some, unit) for some in values))
@@ -99,7 +99,7 @@ def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
     Nothing that is around the area shows in its texture.
 
     Args:
-        real: images that whiten [N, C, H, W].
+        real: Images that whiten [N, C, H, W].
         area: bool [H, W].
     """
     rows, columns = slices_of(area)
@@ -116,9 +116,9 @@ def all_views(real: Tensor, area: Tensor, around: bool = False) -> list[Values]:
     images are, which statistics see sooner than a pattern or a missing class, and no person does.
 
     Args:
-        real: images that whiten [N, C, H, W].
+        real: Images that whiten [N, C, H, W].
         area: bool [H, W].
-        around: whether what is around it shows what is wrong with it, and its place may be a pixel off: statistics are
+        around: Whether what is around it shows what is wrong with it, and its place may be a pixel off: statistics are
             then of both and of its edge, structure and texture of what is a pixel within.
     """
     views = pixel_views(real, within(area)[:2][-1] if around else area)

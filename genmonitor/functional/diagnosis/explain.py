@@ -40,11 +40,11 @@ class Explained:
     """Faults that explain part of a distance.
 
     Attributes:
-        faults: in the order in which they are put into one image.
-        shares: what each explains; they add up to 1 at most.
-        leaves: readings that a person would still see to be wrong.
+        faults: In the order in which they are put into one image.
+        shares: What each explains; they add up to 1 at most.
+        leaves: Readings that a person would still see to be wrong.
         named: True if they explain enough, beyond chance, to be said as more than the best there is.
-        rivals: single faults that explain as much, and leave as many readings wrong.
+        rivals: Single faults that explain as much, and leave as many readings wrong.
     """
 
     faults: Faults
@@ -88,11 +88,11 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
     """Return the faults that explain most, fitted on one half of the images and judged on the other.
 
     Args:
-        fitted: the half to fit strengths on.
-        judged: the half to judge on.
-        models: to try.
-        wrong: see `arbiter_of`.
-        p: of no difference.
+        fitted: The half to fit strengths on.
+        judged: The half to judge on.
+        models: To try.
+        wrong: See `arbiter_of`.
+        p: Of no difference.
 
     Returns:
         As many faults as add something; None where no fault brings real images closer.

@@ -53,8 +53,8 @@ class Side:
     Attributes:
         real: [N, C, H, W], scaled as fault models want them.
         area: bool [H, W], where faults are put.
-        low, high: the range of generated and real images; what a generator cannot return, a fault does not either.
-        offset: what is added to distances, so that those of the first images are about those of all.
+        low, high: The range of generated and real images; what a generator cannot return, a fault does not either.
+        offset: What is added to distances, so that those of the first images are about those of all.
     """
 
     distance: Distance
@@ -170,9 +170,9 @@ def more(side: Side, models: Models, starts: Sequence[Faults]) -> Iterator[Fault
     Two may hide each other, and neither be the best alone: noise hides most of all.
 
     Args:
-        side: to fit on.
-        models: to try.
-        starts: single faults, the best first.
+        side: To fit on.
+        models: To try.
+        starts: Single faults, the best first.
     """
     hiding = [x for x in models if getattr(x, "hides", False)]
     noises: list[Faults] = [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
@@ -196,10 +196,10 @@ def _search(side: Side, starts: Sequence[Faults], models: Models, most: int) -> 
     """Add one fault to one of the starts; return what comes of it with its distance, best first.
 
     Args:
-        side: to fit on.
-        starts: what is put already.
-        models: of the fault to add.
-        most: how many to refine at most.
+        side: To fit on.
+        starts: What is put already.
+        models: Of the fault to add.
+        most: How many to refine at most.
     """
     order = {id(model): number for number, model in enumerate(models)}
     tried = [

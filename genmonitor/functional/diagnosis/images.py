@@ -24,10 +24,10 @@ class Images:
     Attributes:
         fake: [N, C, H, W].
         real: [M, C, H, W].
-        chosen_fake: which of the given generated images these are [N].
-        chosen_real: which of the given real ones [M].
-        seed: of this order, and of all that is random later.
-        readings: what is read of single images.
+        chosen_fake: Which of the given generated images these are [N].
+        chosen_real: Which of the given real ones [M].
+        seed: Of this order, and of all that is random later.
+        readings: What is read of single images.
     """
 
     fake: Tensor

@@ -40,11 +40,11 @@ def located(
     fault may be around the area.
 
     Args:
-        images: of both sides.
-        mask: of the area, bool [H, W]: larger than the fault by a pixel or two, or its edge alone.
-        p_map: p-values of the map [H, W].
-        models: to try.
-        skip_failing: as for `diagnose_area`.
+        images: Of both sides.
+        mask: Of the area, bool [H, W]: larger than the fault by a pixel or two, or its edge alone.
+        p_map: P-values of the map [H, W].
+        models: To try.
+        skip_failing: As for `diagnose_area`.
 
     Returns:
         The area, and those models that are worth trying there.
@@ -100,8 +100,8 @@ def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]
     two best areas are moved at their sides while that brings images closer.
 
     Args:
-        side: to fit on.
-        candidates: faults, and areas to begin with.
+        side: To fit on.
+        candidates: Faults, and areas to begin with.
     """
     placed = []
     for faults, areas in candidates:

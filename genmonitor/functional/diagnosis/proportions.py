@@ -26,10 +26,10 @@ def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: 
     """Weight real images so that they come closest to generated ones, and judge that on others.
 
     Args:
-        distance: of the area.
-        real: embedded real images.
-        fitted: embedded generated images that weights are fitted to.
-        judged: embedded generated images that they are judged on.
+        distance: Of the area.
+        real: Embedded real images.
+        fitted: Embedded generated images that weights are fitted to.
+        judged: Embedded generated images that they are judged on.
 
     Returns:
         The part of the distance of the judged images that the weights remove; the weights of the real images [N], of
@@ -52,8 +52,8 @@ def matching_weights(gram: Tensor, across: Tensor) -> Tensor:
     """Return the weights w >= 0 of mean 1 that minimize wᵀ K w - 2 wᵀ k, by multiplicative updates.
 
     Args:
-        gram: kernel of pairs of real samples K [N, N], nowhere negative.
-        across: its mean over the other samples k, for each real one [N].
+        gram: Kernel of pairs of real samples K [N, N], nowhere negative.
+        across: Its mean over the other samples k, for each real one [N].
 
     Example:
         >>> gram = torch.tensor([[1.0, 0.0], [0.0, 1.0]])

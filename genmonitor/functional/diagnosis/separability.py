@@ -66,10 +66,10 @@ def separability(fitted: Weighted, judged: Weighted, readings: Sequence[Reading]
     The classifier is a ridge regression on readings and on the responses to random filters of 5×5 pixels.
 
     Args:
-        fitted: the half that the classifier is fitted on.
-        judged: the other half.
-        readings: what is read of images; empty for none.
-        seed: of the filters.
+        fitted: The half that the classifier is fitted on.
+        judged: The other half.
+        readings: What is read of images; empty for none.
+        seed: Of the filters.
     """
     single = [reading for reading in readings if not reading.of_set]
     features = _Features.of(fitted.real, usable_readings(single, fitted.real), seed)

@@ -31,13 +31,13 @@ class Statistics:
     """Brightness, contrast, detail, steps and plateaus of each image, made uncorrelated among real ones.
 
     Attributes:
-        rows, columns: what is looked at: the area and pixels around it.
-        regions: pixels of the area, and of what is around it; weights of sum 1 [h w, 2].
-        pairs: the same of pixels whose right, and whose lower neighbor is there too: in the area, at its edge, where
+        rows, columns: What is looked at: the area and pixels around it.
+        regions: Pixels of the area, and of what is around it; weights of sum 1 [h w, 2].
+        pairs: The same of pixels whose right, and whose lower neighbor is there too: in the area, at its edge, where
             plateaus are counted [2, h w, 3].
-        color: mean of the area's channels among real images [C].
-        mean: of the statistics among real images [S].
-        axes: from them to uncorrelated ones [S, S].
+        color: Mean of the area's channels among real images [C].
+        mean: Of the statistics among real images [S].
+        axes: From them to uncorrelated ones [S, S].
     """
 
     rows: slice
@@ -53,9 +53,9 @@ class Statistics:
         """Take mean and axes from real images.
 
         Args:
-            real: the images [N, C, H, W], which fill [0, 1].
+            real: The images [N, C, H, W], which fill [0, 1].
             area: bool [H, W].
-            around: whether to look around the area as well, and at its edge: a band of two pixels, since the place of
+            around: Whether to look around the area as well, and at its edge: a band of two pixels, since the place of
                 an area may be a pixel off.
         """
         inside, edge, near = within(area)[:2][-1], grown(area, 1), grown(area, 1 + REACH)

@@ -37,20 +37,20 @@ def prompt_split_energy(
     gradient, a block of rows at a time.
 
     Args:
-        outputs: of the test side [N, D], N at least 2.
-        prompts: embedded, row i belonging to output i [N, E].
+        outputs: Of the test side [N, D], N at least 2.
+        prompts: Embedded, row i belonging to output i [N, E].
         reference_outputs: [N', D], N' at least 2.
         reference_prompts: [N', E].
         output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`; in a loop, give one.
         prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
-        eta: weight of the reference side, positive.
+        eta: Weight of the reference side, positive.
 
     Returns:
         A float64 scalar, never negative but for rounding; 0 for the same sets at eta = 1.
 
     Raises:
-        TypeError: if an input is not a tensor of real numbers.
-        ValueError: if lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, or `eta`
+        TypeError: If an input is not a tensor of real numbers.
+        ValueError: If lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, or `eta`
             is not positive.
 
     References:
@@ -84,7 +84,7 @@ def joint_diversity(
 
     Args:
         outputs: [N, D], N at least 2.
-        prompts: embedded, row i belonging to output i [N, E].
+        prompts: Embedded, row i belonging to output i [N, E].
         output_kernel: None for a Gaussian. An open gamma is resolved from `outputs`; in a loop, give one.
         prompt_kernel: None for a Gaussian. An open gamma is resolved from `prompts`.
 
@@ -92,8 +92,8 @@ def joint_diversity(
         A float64 scalar from 1/N (all pairs orthogonal) to 1 (all alike).
 
     Raises:
-        TypeError: if an input is not a tensor of real numbers.
-        ValueError: if lengths differ, values are not finite, or samples are fewer than 2.
+        TypeError: If an input is not a tensor of real numbers.
+        ValueError: If lengths differ, values are not finite, or samples are fewer than 2.
 
     References:
         Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
@@ -138,10 +138,10 @@ def permuted_sides(prompts: Sequence[Hashable], reference_prompts: Sequence[Hash
     side alone, they are exchanged among all pairs of output and prompt.
 
     Args:
-        prompts: the prompt of each of N test samples.
-        reference_prompts: of each of N' reference samples.
-        count: number of draws S.
-        seed: of the draws.
+        prompts: The prompt of each of N test samples.
+        reference_prompts: Of each of N' reference samples.
+        count: Number of draws S.
+        seed: Of the draws.
 
     Returns:
         bool [S, N + N'] on the CPU, true for the test side, the test samples first.
@@ -183,14 +183,14 @@ def disagreement_p_values(
     chosen at random.
 
     Args:
-        test: outputs [N, D] and embedded prompts [N, E], N at least 2.
-        reference: outputs [N', D] and embedded prompts [N', E], N' at least 2.
-        prompts: the prompt of each test sample.
-        reference_prompts: of each reference sample.
-        output_kernel: as for `prompt_split`.
-        prompt_kernel: as for `prompt_split`.
+        test: Outputs [N, D] and embedded prompts [N, E], N at least 2.
+        reference: Outputs [N', D] and embedded prompts [N', E], N' at least 2.
+        prompts: The prompt of each test sample.
+        reference_prompts: Of each reference sample.
+        output_kernel: As for `prompt_split`.
+        prompt_kernel: As for `prompt_split`.
         num_permutations: B.
-        seed: of the permutations, and of the choice of samples.
+        seed: Of the permutations, and of the choice of samples.
 
     Returns:
         A multiple of 1 / (B + 1), up to 1, and such a p-value by prompt: 1 for a prompt with one sample a side. There

@@ -44,13 +44,13 @@ class JointSpectrum:
     """A form of the difference: a space of directions, and what samples score on them.
 
     Attributes:
-        space: whose Ritz pairs are eigenpairs of the difference.
-        pooled: the operator `outer` of the space with the reference side added instead of taken away.
+        space: Whose Ritz pairs are eigenpairs of the difference.
+        pooled: The operator `outer` of the space with the reference side added instead of taken away.
         total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum.
-        scores: from vectors over the space's basis [b, k] to the scores of all rows at hand [N + N', k]; of no rows
+        scores: From vectors over the space's basis [b, k] to the scores of all rows at hand [N + N', k]; of no rows
             where none were kept.
-        score_rows: from other rows [n, D + E] and directions [S, k] to scores [n, k].
-        means: mean features of both sides [2, S], where no rows were kept.
+        score_rows: From other rows [n, D + E] and directions [S, k] to scores [n, k].
+        means: Mean features of both sides [2, S], where no rows were kept.
     """
 
     space: Space
@@ -66,7 +66,7 @@ class JointSpectrum:
         A few steps of subspace iteration: for showing, not to many digits.
 
         Args:
-            coefficients: a basis of the subspace over the space's basis [b, k].
+            coefficients: A basis of the subspace over the space's basis [b, k].
 
         Returns:
             Its unit vector over the space's basis [b, 1].
@@ -93,8 +93,8 @@ def joint_rows(
     """Check outputs and prompts of both sides; return their joint kernel, and the rows of either side for it.
 
     Args:
-        test: outputs [N, D] and prompts [N, E], N at least 2.
-        reference: outputs [N', D] and prompts [N', E], N' at least 2: open gammas are theirs.
+        test: Outputs [N, D] and prompts [N, E], N at least 2.
+        reference: Outputs [N', D] and prompts [N', E], N' at least 2: open gammas are theirs.
         output_kernel: None for a Gaussian.
         prompt_kernel: None for a Gaussian.
     """
@@ -113,9 +113,9 @@ def by_gram(rows: Tensor, n: int, eta: float, kernel: PairKernel, count: int) ->
     Args:
         rows: [N + N', D + E].
         n: N.
-        eta: weight of the reference side.
-        kernel: of the rows.
-        count: eigenpairs of either sign that will be wanted.
+        eta: Weight of the reference side.
+        kernel: Of the rows.
+        count: Eigenpairs of either sign that will be wanted.
     """
     weights = side_weights(len(rows), n, eta, rows)
     distinct, index = distinct_rows(rows)
@@ -152,8 +152,8 @@ def gram_total(rows: Tensor, n: int, eta: float, kernel: PairKernel) -> Tensor:
     Args:
         rows: [N + N', D + E].
         n: N.
-        eta: weight of the reference side.
-        kernel: of the rows.
+        eta: Weight of the reference side.
+        kernel: Of the rows.
     """
     part, chosen = min(1.0, TOTAL_SAMPLES / len(rows)), []
     for side in (rows[:n], rows[n:]):
@@ -197,11 +197,11 @@ def by_covariances(
 
     Args:
         test: (1/N) Σ φ φᵀ [R, R], float64.
-        reference: the same of the other side.
-        eta: weight of the reference side.
-        features: the map, to R values.
-        count: eigenpairs of either sign that will be wanted.
-        means: mean features of both sides [2, R], float64, where no rows were kept.
+        reference: The same of the other side.
+        eta: Weight of the reference side.
+        features: The map, to R values.
+        count: Eigenpairs of either sign that will be wanted.
+        means: Mean features of both sides [2, R], float64, where no rows were kept.
         rows: [N + N', D + E], where they were.
     """
     size, difference = len(test), test - eta * reference

@@ -36,10 +36,10 @@ class PromptSplitModes:
             the mode is positive. No rows where samples were not kept.
         reference_scores: [N', 2M]: the same of the reference samples.
         total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum: how much the test side has that is new.
-        similar: one mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
+        similar: One mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
             samples share most. None for that mode itself.
-        score: computes the scores [N, 2M] of other outputs [N, D] and prompts [N, E], None where there are none.
-        eta: weight of the reference side.
+        score: Computes the scores [N, 2M] of other outputs [N, D] and prompts [N, E], None where there are none.
+        eta: Weight of the reference side.
     """
 
     eigenvalues: Tensor
@@ -55,14 +55,14 @@ class PromptSplitModes:
         """Split every eigenvalue into what each prompt contributes: λ = Σ s² / N - eta Σ s'² / N', s the scores.
 
         Args:
-            prompts: the prompt of each test sample, N names.
-            reference_prompts: the prompt of each reference sample, N' names.
+            prompts: The prompt of each test sample, N names.
+            reference_prompts: The prompt of each reference sample, N' names.
 
         Returns:
             Prompt to its part of each eigenvalue [2M]; the parts sum to the eigenvalues.
 
         Raises:
-            ValueError: if the prompts are not as many as the samples.
+            ValueError: If the prompts are not as many as the samples.
         """
         out: dict[Hashable, Tensor] = {}
         sides = ((self.scores, prompts, 1.0), (self.reference_scores, reference_prompts, -self.eta))
@@ -103,25 +103,25 @@ def prompt_split(
     samples.
 
     Args:
-        outputs: of the test side [N, D], N at least 2; several may share a prompt.
-        prompts: embedded, row i belonging to output i [N, E]; None, on both sides, for outputs without prompts.
+        outputs: Of the test side [N, D], N at least 2; several may share a prompt.
+        prompts: Embedded, row i belonging to output i [N, E]; None, on both sides, for outputs without prompts.
         reference_outputs: [N', D], N' at least 2; N' need not be N.
         reference_prompts: [N', E].
         output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`.
         prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
-        eta: weight of the reference side, positive.
+        eta: Weight of the reference side, positive.
         num_modes: M, how many modes of the test side and how many of the reference.
         num_features: R for random features of Gaussian or Laplacian kernels, two for each of R frequencies, or of two
             cosine kernels: the cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R)
             (Theorem 1). Up to twice as many samples as features, exact kernels cost less and are taken.
-        seed: of the random features.
+        seed: Of the random features.
 
     Returns:
         The modes.
 
     Raises:
-        TypeError: if an input is not a tensor of real numbers.
-        ValueError: if lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, an argument
+        TypeError: If an input is not a tensor of real numbers.
+        ValueError: If lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, an argument
             is out of its range, or the random features would not fit in memory.
 
     References:
@@ -171,11 +171,11 @@ def split_modes(
     """Read the modes off a spectrum.
 
     Args:
-        spectrum: the difference of two covariances, in any form.
+        spectrum: The difference of two covariances, in any form.
         n: N, how many of the rows belong to the test side; 0 where samples were not kept.
-        eta: weight of the reference side.
+        eta: Weight of the reference side.
         num_modes: M.
-        to_rows: turns outputs and prompts into what `spectrum.score_rows` takes.
+        to_rows: Turns outputs and prompts into what `spectrum.score_rows` takes.
     """
     values, coefficients = spectrum.space.values, spectrum.space.coefficients
     # a direction counts as shared by both sides up to this fraction of the largest eigenvalue
@@ -211,14 +211,14 @@ def rank_prompts(scores: Tensor, prompts: Sequence[Hashable]) -> list[tuple[Hash
     """Rank prompts by the mean score of their samples on one mode.
 
     Args:
-        scores: of N samples on the mode [N]: test scores for a positive eigenvalue, reference scores for a negative.
-        prompts: the prompt of each sample, N names.
+        scores: Of N samples on the mode [N]: test scores for a positive eigenvalue, reference scores for a negative.
+        prompts: The prompt of each sample, N names.
 
     Returns:
         Prompts and mean scores, highest first.
 
     Raises:
-        ValueError: if the prompts are not as many as the scores.
+        ValueError: If the prompts are not as many as the scores.
 
     Example:
         >>> rank_prompts(torch.tensor([0.1, 0.5, 0.7]), ["a cat", "a dog", "a dog"])[0]

@@ -32,9 +32,9 @@ class W1KPCalibration:
     """A piecewise linear distribution function F of squared distances d in one embedding; F(d) is uniform on [0, 1].
 
     Attributes:
-        distances: knots [K], float64, rising.
+        distances: Knots [K], float64, rising.
         heights: F at the knots [K], float64, rising within [0, 1].
-        dim: values of the embedding.
+        dim: Values of the embedding.
 
     Example:
         >>> calibration = calibrate(torch.tensor([[0.0], [1.0], [2.0]]))
@@ -53,11 +53,11 @@ class W1KPCalibration:
         Args:
             distances: [K], rising, K at least 2.
             heights: [K], rising within [0, 1].
-            dim: number of values of the embedding.
+            dim: Number of values of the embedding.
 
         Raises:
-            TypeError: if they are not tensors of real numbers.
-            ValueError: if they are not a distribution function.
+            TypeError: If they are not tensors of real numbers.
+            ValueError: If they are not a distribution function.
         """
         check_at_least("dim", dim, 1)
         x, y = check_monotonic("distances", distances), check_monotonic("heights", heights, low=0.0, high=1.0)
@@ -69,12 +69,12 @@ class W1KPCalibration:
         """Load a calibration that `save` wrote, or a file of two arrays saved by torch, as the authors publish it.
 
         Args:
-            path: the file; nothing in it is executed.
-            dim: number of values of the embedding, for a file of two arrays, which does not say it.
+            path: The file; nothing in it is executed.
+            dim: Number of values of the embedding, for a file of two arrays, which does not say it.
 
         Raises:
-            FileNotFoundError: if there is no such file.
-            ValueError: if the file holds something else, or neither it nor `dim` says how many values.
+            FileNotFoundError: If there is no such file.
+            ValueError: If the file holds something else, or neither it nor `dim` says how many values.
         """
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file of a calibration, but there is none at {path!s}.")
@@ -125,8 +125,8 @@ class W1KPCalibration:
             Squared distances of the same shape, float64.
 
         Raises:
-            TypeError: if `heights` is no tensor of real numbers.
-            ValueError: if a height is outside [0, 1].
+            TypeError: If `heights` is no tensor of real numbers.
+            ValueError: If a height is outside [0, 1].
 
         Example:
             >>> calibration = calibrate(torch.tensor([[0.0], [1.0], [2.0]]))
@@ -150,12 +150,12 @@ def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalib
     distance of two such vectors; knot i of N has height i / N.
 
     Args:
-        features: embedded outputs of many prompts [N, D].
-        prompt_index: which prompt each belongs to, whole numbers [N]; None for one.
+        features: Embedded outputs of many prompts [N, D].
+        prompt_index: Which prompt each belongs to, whole numbers [N]; None for one.
 
     Raises:
-        TypeError: if an input is not a tensor of numbers of the right kind.
-        ValueError: if lengths differ, values are not finite, or no prompt has two outputs.
+        TypeError: If an input is not a tensor of numbers of the right kind.
+        ValueError: If lengths differ, values are not finite, or no prompt has two outputs.
 
     References:
         Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in

@@ -38,17 +38,17 @@ class PromptVariability:
     """The similarity of the outputs of one prompt.
 
     Attributes:
-        prompt: its name, or its index where no names were given.
-        outputs: their number.
-        w1kp: mean similarity of all pairs in [0, 1]: high is similar, low is diverse.
+        prompt: Its name, or its index where no names were given.
+        outputs: Their number.
+        w1kp: Mean similarity of all pairs in [0, 1]: high is similar, low is diverse.
         level: "none", "low", "medium" or "high" similarity.
-        reusability: how many outputs the prompt is good for, 1 to 50, where 50 means as many or more; see
+        reusability: How many outputs the prompt is good for, 1 to 50, where 50 means as many or more; see
             `prompt_reusability`, which counts to the end.
-        closest_pair: the two most similar outputs, rows of the features that were given.
-        closest: their similarity.
-        w1kp_k: expected similarity of the closest pair among k outputs; None without k, or with fewer outputs than k.
-        w1kp_k_error: its standard error.
-        w1kp_error: standard error of `w1kp` over draws of the outputs; None of fewer than three.
+        closest_pair: The two most similar outputs, rows of the features that were given.
+        closest: Their similarity.
+        w1kp_k: Expected similarity of the closest pair among k outputs; None without k, or with fewer outputs than k.
+        w1kp_k_error: Its standard error.
+        w1kp_error: Standard error of `w1kp` over draws of the outputs; None of fewer than three.
     """
 
     prompt: str | int
@@ -76,10 +76,10 @@ def w1kp_score(
     estimate is unbiased whatever the number of outputs.
 
     Args:
-        features: embedded outputs [N, D].
-        prompt_index: which prompt each belongs to, whole numbers [N]; None for one prompt.
+        features: Embedded outputs [N, D].
+        prompt_index: Which prompt each belongs to, whole numbers [N]; None for one prompt.
         calibration: F, from `calibrate` or `W1KPCalibration.load`.
-        k: report the expected similarity of the closest pair among k outputs too, k at least 2.
+        k: Report the expected similarity of the closest pair among k outputs too, k at least 2.
 
     Returns:
         `w1kp` in [0, 1], high for similar outputs, low for diverse ones; `prompts`, the number with a score; `skipped`,
@@ -87,8 +87,8 @@ def w1kp_score(
         outputs; `w1kp_k_error`, its standard error from drawing subsets; `skipped_k`, the number of prompts with fewer.
 
     Raises:
-        TypeError: if an input is not a tensor of numbers of the right kind.
-        ValueError: if there is no calibration or it is of another embedding, values are not finite, lengths differ, k
+        TypeError: If an input is not a tensor of numbers of the right kind.
+        ValueError: If there is no calibration or it is of another embedding, values are not finite, lengths differ, k
             is below 2, or no prompt has enough outputs.
 
     References:
@@ -129,15 +129,15 @@ def w1kp_by_prompt(
     """List the similarity of the outputs of each prompt, the least diverse first, without prompts of a single output.
 
     Args:
-        features: as for `w1kp_score`.
-        prompt_index: as for `w1kp_score`.
-        calibration: as for `w1kp_score`.
-        k: as for `w1kp_score`.
-        names: of the prompts, by index.
+        features: As for `w1kp_score`.
+        prompt_index: As for `w1kp_score`.
+        calibration: As for `w1kp_score`.
+        k: As for `w1kp_score`.
+        names: Of the prompts, by index.
 
     Raises:
-        TypeError: as for `w1kp_score`.
-        ValueError: as for `w1kp_score`, or if a prompt has no name.
+        TypeError: As for `w1kp_score`.
+        ValueError: As for `w1kp_score`, or if a prompt has no name.
 
     Example:
         >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
@@ -177,9 +177,9 @@ def variability_p_value(
     deviation of the prompts' W1KP. The level holds approximately, since means are estimated.
 
     Args:
-        features: as for `w1kp_score`.
-        prompt_index: as for `w1kp_score`; prompts of a single output are left out.
-        calibration: as for `w1kp_score`.
+        features: As for `w1kp_score`.
+        prompt_index: As for `w1kp_score`; prompts of a single output are left out.
+        calibration: As for `w1kp_score`.
         num_permutations: B.
 
     Returns:
@@ -206,12 +206,12 @@ def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
     """Name a similarity as people would: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
 
     Args:
-        value: a similarity.
-        cutoffs: where low, medium and high begin, such as those fitted to judgments of an embedding of your own.
+        value: A similarity.
+        cutoffs: Where low, medium and high begin, such as those fitted to judgments of an embedding of your own.
 
     Raises:
-        TypeError: if the value is no number.
-        ValueError: if the cut-offs are not three numbers that never fall.
+        TypeError: If the value is no number.
+        ValueError: If the cut-offs are not three numbers that never fall.
 
     Example:
         >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]

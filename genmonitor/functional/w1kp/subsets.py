@@ -41,16 +41,16 @@ def expected_closest_pairs(
     over all pairs, and for N are exact.
 
     Args:
-        features: embedded outputs of one prompt [N, D], N at least 2.
-        calibration: as for `w1kp_score`.
-        k: the largest subset; None for N.
-        generator: of the random orders, on the CPU; None for one with seed 0.
+        features: Embedded outputs of one prompt [N, D], N at least 2.
+        calibration: As for `w1kp_score`.
+        k: The largest subset; None for N.
+        generator: Of the random orders, on the CPU; None for one with seed 0.
 
     Returns:
         Values [k - 1] and their standard errors [k - 1], float64.
 
     Raises:
-        ValueError: as for `w1kp_score`, or if k exceeds N.
+        ValueError: As for `w1kp_score`, or if k exceeds N.
 
     Example:
         >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
@@ -68,15 +68,15 @@ def prompt_reusability(features: Tensor, *, calibration: W1KPCalibration | None 
     """Count the outputs one prompt is good for: the largest k of which no two are expected to be highly similar.
 
     Args:
-        features: embedded outputs of the prompt [N, D], N at least 2.
-        calibration: as for `w1kp_score`.
-        cutoff: where high similarity begins.
+        features: Embedded outputs of the prompt [N, D], N at least 2.
+        calibration: As for `w1kp_score`.
+        cutoff: Where high similarity begins.
 
     Returns:
         k from 1 to N; N means that more outputs are needed to find the limit.
 
     Raises:
-        ValueError: as for `w1kp_score`.
+        ValueError: As for `w1kp_score`.
 
     References:
         Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
@@ -144,12 +144,12 @@ class ReusabilityCurve:
     """The expected similarity of the closest pair among k outputs of a prompt, over many prompts.
 
     Attributes:
-        mean: over the prompts, for k = 2, 3, …
-        low: lower end of the mean's 95 % band, for each k.
-        high: upper end.
-        prompts: how many prompts it is the mean of.
-        skipped: how many have fewer outputs than the largest k, and are left out.
-        cutoff: where high similarity begins.
+        mean: Over the prompts, for k = 2, 3, …
+        low: Lower end of the mean's 95 % band, for each k.
+        high: Upper end.
+        prompts: How many prompts it is the mean of.
+        skipped: How many have fewer outputs than the largest k, and are left out.
+        cutoff: Where high similarity begins.
     """
 
     mean: tuple[float, ...]
@@ -192,16 +192,16 @@ def reusability_curve(
     begin to repeat earlier ones: so many outputs a prompt is good for.
 
     Args:
-        features: embedded outputs [N, D].
-        prompt_index: which prompt each belongs to, whole numbers [N].
-        calibration: as for `w1kp_score`.
-        k: the largest number of outputs, at least 2; prompts with fewer are left out. None for the number that the
+        features: Embedded outputs [N, D].
+        prompt_index: Which prompt each belongs to, whole numbers [N].
+        calibration: As for `w1kp_score`.
+        k: The largest number of outputs, at least 2; prompts with fewer are left out. None for the number that the
             prompt with the fewest has, of those with two or more.
-        cutoff: where high similarity begins.
+        cutoff: Where high similarity begins.
 
     Raises:
-        TypeError: as for `w1kp_score`.
-        ValueError: as for `w1kp_score`, or if fewer than 2 prompts have k outputs.
+        TypeError: As for `w1kp_score`.
+        ValueError: As for `w1kp_score`, or if fewer than 2 prompts have k outputs.
 
     References:
         Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in

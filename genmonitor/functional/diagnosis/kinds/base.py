@@ -21,9 +21,9 @@ class FaultModel(Protocol):
     """A fault as a change of real images: what `genmonitor.diagnose(fault_models=...)` takes.
 
     Attributes:
-        name: such as "vignette".
-        unit: of the strength, in words: "of the range", "px".
-        strengths: to try first, none of them 0; between and a little beyond them the strength is then fitted.
+        name: Such as "vignette".
+        unit: Of the strength, in words: "of the range", "px".
+        strengths: To try first, none of them 0; between and a little beyond them the strength is then fitted.
     """
 
     @property
@@ -45,9 +45,9 @@ class FaultModel(Protocol):
         """Return images with the fault.
 
         Args:
-            images: real ones [N, C, H, W], scaled so that they fill [0, 1].
-            strength: one of `strengths`, or one between.
-            generator: for what is random, on the CPU.
+            images: Real ones [N, C, H, W], scaled so that they fill [0, 1].
+            strength: One of `strengths`, or one between.
+            generator: For what is random, on the CPU.
 
         Returns:
             New images of the same shape; only the area that is diagnosed is looked at.
@@ -62,21 +62,21 @@ class Kind:
     """A kind of fault of the package. Adding one is a subclass, its place in `FAULT_MODELS`, and its picture.
 
     Attributes:
-        name: of the fault with a strength above 0.
-        unit: of the strength, in words.
-        strengths: to try first.
-        words: with {s} for the strength, {percent} for it in percent, {left} for the rest of 100 %, {unit}, {sign},
+        name: Of the fault with a strength above 0.
+        unit: Of the strength, in words.
+        strengths: To try first.
+        words: With {s} for the strength, {percent} for it in percent, {left} for the rest of 100 %, {unit}, {sign},
             {channel} and {period}.
-        change: how the fault is put into real images, where its strength is s.
-        cause: the usual one, as its source has it; empty where none is known that a source bears out.
-        source: of the cause.
-        remedy: what to try.
-        opposite: the kind with a strength below 0; None where strengths are positive.
-        opposite_unit: its unit, where that is another.
+        change: How the fault is put into real images, where its strength is s.
+        cause: The usual one, as its source has it; empty where none is known that a source bears out.
+        source: Of the cause.
+        remedy: What to try.
+        opposite: The kind with a strength below 0; None where strengths are positive.
+        opposite_unit: Its unit, where that is another.
         whole: True if strengths are whole numbers.
         of_pixels: True if it means something only where neighboring values are neighboring pixels.
-        bounds: of the strength.
-        simplicity: the lowest is named of those that explain the same.
+        bounds: Of the strength.
+        simplicity: The lowest is named of those that explain the same.
         moves_mean: True if it shows in the mean of an area, wherever its edge is.
         hides: True if another fault may show only beside it.
         changes_images: False if single images are right.
@@ -112,8 +112,8 @@ class Kind:
         """Return the kind with what it takes from the images, such as a color's direction; None where they lack it.
 
         Args:
-            fake: generated images [N, C, H, W].
-            real: real ones [M, C, H, W].
+            fake: Generated images [N, C, H, W].
+            real: Real ones [M, C, H, W].
             area: bool [H, W].
         """
         everywhere = bool(area.all())

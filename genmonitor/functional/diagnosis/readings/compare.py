@@ -18,12 +18,12 @@ class Said:
     """A reading that differs.
 
     Attributes:
-        reading: which.
-        fake, real: its median of both sides; the means where medians are equal.
-        share: part of the generated images that show it, beyond what real ones have.
-        p: of no difference in any reading.
-        order: indices of the generated images, those that show it most first.
-        typical: indices of the real images, those nearest to its median first.
+        reading: Which.
+        fake, real: Its median of both sides; the means where medians are equal.
+        share: Part of the generated images that show it, beyond what real ones have.
+        p: Of no difference in any reading.
+        order: Indices of the generated images, those that show it most first.
+        typical: Indices of the real images, those nearest to its median first.
     """
 
     reading: Reading
@@ -63,11 +63,11 @@ def checked_readings(
     """Return those of a user's own readings that images have, if they give a number for each image.
 
     Args:
-        readings: which.
-        real: images [N, C, H, W] in [0, 1], some of which are read.
+        readings: Which.
+        real: Images [N, C, H, W] in [0, 1], some of which are read.
         aligned: True if the same places of images can be compared.
-        failures: takes a sentence for each reading that is skipped.
-        skip_failing: skip a reading that fails, rather than raise its error.
+        failures: Takes a sentence for each reading that is skipped.
+        skip_failing: Skip a reading that fails, rather than raise its error.
     """
     for reading in readings:
         if not isinstance(reading, Reading):
@@ -121,12 +121,12 @@ def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
     """Test each reading by its ranks, with one level for all (maxT, Westfall and Young 1993).
 
     Args:
-        fake: of generated images [N, R].
-        real: of real ones [M, R].
-        seed: of the permutations.
+        fake: Of generated images [N, R].
+        real: Of real ones [M, R].
+        seed: Of the permutations.
 
     Returns:
-        p-values [R].
+        P-values [R].
     """
     n, both = len(fake), torch.cat([fake, real])
     ranks = _ranks(both)
@@ -140,11 +140,11 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
     """Return the readings that differ most visibly, three at most, without those that say the same as another.
 
     Args:
-        readings: which.
-        fake: of generated images [N, R].
-        real: of real ones [M, R].
-        level: of all of them together.
-        seed: of the permutations.
+        readings: Which.
+        fake: Of generated images [N, R].
+        real: Of real ones [M, R].
+        level: Of all of them together.
+        seed: Of the permutations.
     """
     p = p_values(fake, real, seed)
     found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
