@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entries: what is remembered of one thing: its names, its items or its values, and how they are put back."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from genmonitor.training_state.fingerprints import BLOCK, are_equal, fingerprint
+from genmonitor.training_state.rng import State, slots_of
+
+CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
+"""What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+"""Of a tensor; None before the first."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that can move: its name or what tells it, whether it did, and what puts it back."""
+
+    name: str | Callable[[], str]
+    moved: Callable[[], bool | None]
+    put_back: Callable[[], Any]
+
+    @classmethod
+    def of(cls, name: str, state: State, same: Callable[[Any, Any], bool] = operator.eq) -> Entry:
+        """Make it from what reads and what sets a thing, and what compares two readings."""
+        get, put = state
+        before = get()
+        return cls(name, lambda: not same(get(), before), lambda: put(before))
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names that are bound to things: attributes of an object or a class, cells of a closure, global variables."""
+
+    read: Callable[[], Mapping[str, Any]]
+    bind: Callable[[str, Any], Any]
+    unbind: Callable[[str], Any]
+
+    @classmethod
+    def of(cls, namespace: dict[str, Any]) -> Names:
+        """Make it of a dictionary of attributes or variables."""
+        return cls(lambda: namespace, namespace.__setitem__, namespace.__delitem__)
+
+    def moved(self, before: Mapping[str, Any]) -> list[str]:
+        """Return the names that are bound to something else by now, or were not bound."""
+        now = dict(self.read())
+        return [x for x in {**before, **now} if x not in now or x not in before or now[x] is not before[x]]
+
+    def put_back(self, before: Mapping[str, Any]) -> None:
+        """Bind the names as they were."""
+        for name in self.moved(before):
+            self.bind(name, before[name]) if name in before else self.unbind(name)
+
+
+# names
+
+
+def names_of_slots(thing: Any) -> Names:
+    """Return what an object holds outside of its `__dict__`."""
+    return Names(partial(slots_of, thing), partial(object.__setattr__, thing), partial(object.__delattr__, thing))
+
+
+def names_of_class(kind: type) -> Names:
+    """Return the attributes of a class that a program may set."""
+
+    def read() -> dict[str, Any]:
+        return {name: value for name, value in vars(kind).items() if not _is_fixed(name)}
+
+    return Names(read, partial(setattr, kind), partial(delattr, kind))
+
+
+def _is_fixed(name: str) -> bool:
+    return name.startswith("__") and name not in ("__getitem__", "__getitems__", "__iter__", "__call__", "__len__")
+
+
+# containers
+
+
+def entry_of_items(name: str, kind: Any, container: Any) -> Entry:
+    """Return an entry for which things a container holds, and in which order."""
+    return Entry.of(name, (partial(items_of, kind, container), partial(_refill, kind, container)), _are_same)
+
+
+def entry_of_records(name: str, records: list[Any]) -> Entry:
+    """Return an entry for the items of each of several dictionaries and lists."""
+    return Entry.of(name, (lambda: [record.copy() for record in records], partial(_refill_each, records)))
+
+
+def items_of(kind: Any, container: Any) -> list[list[Any]]:
+    """Return a container's items, or its keys and its values, by its kind's own methods: a Counter's `update` adds."""
+    if issubclass(kind, dict):
+        return [list(kind.keys(container)), list(kind.values(container))]
+    return [list(kind.__iter__(container))]
+
+
+def _are_same(now: list[list[Any]], before: list[list[Any]]) -> bool:
+    pairs = zip(now, before, strict=True)
+    return len(now[0]) == len(before[0]) and all(all(map(operator.is_, *pair)) for pair in pairs)
+
+
+def _refill(kind: Any, container: Any, items: list[list[Any]]) -> None:
+    """Let a container hold what it held, in the same order."""
+    kind.clear(container)
+    if issubclass(kind, dict):
+        for name, value in zip(*items, strict=True):
+            kind.__setitem__(container, name, value)
+    else:
+        (kind.update if kind is set else kind.extend)(container, *items)
+
+
+def _refill_each(records: list[Any], items: list[Any]) -> None:
+    for record, before in zip(records, items, strict=True):
+        record.clear()
+        (record.update if type(record) is dict else record.extend)(before)
+
+
+# tensors and arrays
+
+
+def entry_of_tensor(name: str, tensor: Tensor) -> tuple[Entry, list[Any]]:
+    """Return an entry for all of a tensor but its values, and what it holds."""
+    leaf, own_memory = tensor.is_leaf, type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+    memory = tensor.detach() if own_memory and not is_lazy(tensor) else None
+    bound = {name: getattr(tensor, name) for name in ("grad", "requires_grad")} if leaf else {}  # others have none
+    hooks = _hooks_of(tensor)
+
+    def moved() -> bool:
+        if memory is not None and not (tensor.dtype is memory.dtype and tensor.is_set_to(memory)):
+            return True
+        rebound = leaf != tensor.is_leaf or any(getattr(tensor, name) is not value for name, value in bound.items())
+        return rebound or _hooks_of(tensor) != hooks
+
+    def put_back() -> None:
+        if memory is not None:
+            tensor.data = memory
+        if leaf and not tensor.is_leaf:
+            tensor.detach_()
+        for name, value in bound.items():
+            setattr(tensor, name, value)
+        for name, held in hooks.items():
+            if (now := getattr(tensor, name)) is not None:
+                _refill(OrderedDict, now, [list(held), list(held.values())])
+
+    return Entry(name, moved, put_back), list(bound.values())
+
+
+def _hooks_of(tensor: Tensor) -> dict[str, dict[Any, Any]]:
+    return {name: dict(getattr(tensor, name) or {}) for name in HOOKS}
+
+
+def entry_of_values(name: str, values: Any, copied: bool) -> Entry:
+    """Return an entry for what bytes or an array hold, by a copy on the CPU or, without one, by a fingerprint."""
+    if not copied:
+        return Entry.of(name, (partial(fingerprint, values), lambda before: None))
+    if isinstance(values, np.ndarray):
+        return Entry.of(name, (values.copy, partial(_fill_array, values)), _are_equal_arrays)
+    storage, end = values.untyped_storage(), values.storage_offset() + len(values)
+    saved = values.to("cpu", copy=True)
+    seen = None if values.device.type == "cpu" or len(values) <= BLOCK else fingerprint(values)
+
+    def moved() -> bool:
+        if storage.nbytes() < end:
+            return True
+        return not are_equal(values.cpu(), saved) if seen is None else fingerprint(values) != seen
+
+    def put_back() -> None:
+        if storage.nbytes() < end:
+            storage.resize_(end)
+        values.copy_(saved)  # what is read-only cannot have changed
+
+    return Entry(name, moved, put_back)
+
+
+def _are_equal_arrays(now: Any, before: Any) -> bool:
+    return now.shape == before.shape and now.tobytes() == before.tobytes()
+
+
+def _fill_array(values: Any, before: Any) -> None:
+    if values.shape != before.shape:
+        values.resize(before.shape, refcheck=False)
+    values[...] = before

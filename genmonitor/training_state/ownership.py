@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ownership: which objects, classes and functions are the user's own, not a library's."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.quasirandom import SobolEngine
+from torch.utils.data import Dataset
+
+from genmonitor.training_state.entries import Names
+
+OURS = __name__.split(".")[0]
+STANDARD = ("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent")
+FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD)
+"""Packages whose objects hang on modules without being the user's own state, such as the Trainer, a run or what other
+threads fill meanwhile."""
+LIBRARIES = ("site-packages", "dist-packages", Path(sysconfig.get_path("stdlib")).name)
+"""Parts of the paths of code that is not the user's own."""
+OWN_STATE = (nn.Module, Optimizer, LRScheduler, SobolEngine, Dataset)
+"""Classes of torch's whose objects count all the same."""
+
+
+def has_state(thing: Any) -> bool:
+    """Return True for a module, a dataset, and what has items as a dataset does: these are more than a reader."""
+    return isinstance(thing, OWN_STATE) or hasattr(type(thing), "__getitem__")
+
+
+def is_plain(value: Any) -> bool:
+    """Return True for an object of the user's own with attributes, and for a module that is nobody's submodule."""
+    if isinstance(value, OWN_STATE):
+        return True
+    return not isinstance(value, type) and package_of(type(value)) not in FOREIGN
+
+
+def package_of(kind: type) -> str:
+    """Return the top-level package of a class."""
+    return str(kind.__module__).split(".")[0]  # of some compiled by Cython it is a descriptor
+
+
+@lru_cache(maxsize=1000)
+def is_users_code(module: str | None) -> bool:
+    """Return True for the name of a module that no package brought along."""
+    file = getattr(sys.modules.get(str(module)), "__file__", None)
+    if str(module).split(".")[0] in (*FOREIGN, OURS):
+        return False
+    return module == "__main__" or (file is not None and not set(Path(file).parts) & set(LIBRARIES))
+
+
+def variables_named(namespace: dict[str, Any], named: set[str]) -> Names:
+    """Return the variables of a namespace that have one of these names."""
+    return replace(Names.of(namespace), read=lambda: {x: namespace[x] for x in named if x in namespace})
+
+
+def names_in(code: CodeType) -> set[str]:
+    """Return the global names that a function uses, and the functions inside it."""
+    inside = (names_in(part) for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*inside)
