@@ -42,6 +42,7 @@ def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict
     _check_monitor(made.monitors, logged)
     for monitor in made.monitors:
         monitor.sampler.batch_size = logged["sample_batch_size"]
+        monitor.evaluator.repeat(logged["values"])
     threads = torch.get_num_threads()
     torch.set_num_threads(logged["threads"])  # the order of a sum depends on them
     try:

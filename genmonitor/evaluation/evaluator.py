@@ -191,6 +191,9 @@ class Evaluator(ABC, Generic[EvaluationT]):
             folder: Where the files are that the manifest names.
         """
 
+    def repeat(self, values: Mapping[str, float]) -> None:
+        """Measure the next samples as those were measured that gave `values`."""
+
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
 

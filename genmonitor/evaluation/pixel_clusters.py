@@ -109,6 +109,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self._tracker = RegionTracker()
         self.diagnoses = Diagnoses(settings.diagnose_every)
+        self._diagnosed: bool | None = None  # whether the next one is; None: where one is due
         self.of_classes: dict[str, float] = {}
         self._constant = False
         self._range = RangeNotes()
@@ -206,7 +207,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.vs_best[name]: z for name, z in self._tracker.scores(found.influence).items()}
         diagnosed, classes = Diagnosed(), tuple[ClassResult, ...]()
         # rank zero's word: another machine's last digit may lie on the other side of the threshold
-        between = not comm.from_rank_zero(lambda: self.diagnoses.due(ratios))
+        due = comm.from_rank_zero(lambda: self.diagnoses.due(ratios))
+        between = not (due if self._diagnosed is None else self._diagnosed)
         if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
             diagnosed, classes = self._find_faults(fake, real, comm)
         look = None
@@ -293,6 +295,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         partition, stability = PixelPartition.load(folder / manifest["partition"]), dict(manifest["stability"])
         found = Regions(partition, self.settings.kernel, linkage=manifest["linkage"], stability=stability)
         self._reused = found, list(manifest["real_signature"])
+
+    def repeat(self, values: Mapping[str, float]) -> None:
+        """Diagnose the next samples if those of `values` were: the tests that `p` adjusts for depend on it."""
+        self._diagnosed = "spread" in values
 
     def look_for_copies_of(self, train: Tensor) -> None:
         """Look for copies of these images [n, C, H, W] rather than of those that `fit` took."""

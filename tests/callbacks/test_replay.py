@@ -96,6 +96,16 @@ def test_replay_gives_the_same_bits(tmp_path, name):
         assert replay(other, checkpoints[1], make) == logged(other, checkpoints[1])
 
 
+@pytest.mark.filterwarnings("ignore:.*(real images are in|real images available)")
+def test_an_evaluation_between_two_diagnoses_is_replayed_without_one(tmp_path):
+    """A diagnosis is one test more that `p` is adjusted for."""
+    make = linear(0.25, n_samples=120)
+    path, checkpoints = run(tmp_path, make, epochs=3)
+    values = [logged(path, checkpoint) for checkpoint in checkpoints]
+    assert ["spread" in record for record in values] == [True, False, True]
+    assert [replay(path, checkpoint, make) for checkpoint in checkpoints] == values
+
+
 @pytest.mark.parametrize("weights", ["auto", "raw"])
 def test_replay_tells_averaged_and_raw_weights_apart(tmp_path, weights):
     make = linear(weights=weights)
