@@ -31,8 +31,8 @@ from stamp import stamp  # noqa: E402
 from genmonitor import diagnose  # noqa: E402
 from genmonitor._places import describe_place  # noqa: E402
 from genmonitor.evaluation.bands import band_finding  # noqa: E402
-from genmonitor.evaluation.findings import FaultKind  # noqa: E402
 from genmonitor.evaluation.single_samples import FAR, SELDOM  # noqa: E402
+from genmonitor.findings.finding import FaultKind  # noqa: E402
 from genmonitor.functional import (  # noqa: E402
     band_energy_test,
     data_copying_test,

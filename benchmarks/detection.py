@@ -18,7 +18,7 @@ import matplotlib as mpl
 import numpy as np
 import torch
 
-from genmonitor.evaluation.findings import LEVEL
+from genmonitor.findings.finding import LEVEL
 from genmonitor.functional import two_sample_test
 
 mpl.use("Agg")

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from genmonitor.evaluation.findings import LEVEL
+from genmonitor.findings.finding import LEVEL
 from genmonitor.functional import relative_similarity_test, two_sample_test
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]

@@ -22,7 +22,7 @@ from genmonitor import compare, diagnose
 from genmonitor._places import describe_place
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.diagnosis import MOSTLY_ALL
-from genmonitor.evaluation.findings import FaultKind, Finding
+from genmonitor.findings.finding import FaultKind, Finding
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis.area import diagnose_area, distance_around
 from genmonitor.functional.diagnosis.images import Images

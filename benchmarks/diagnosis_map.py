@@ -18,8 +18,8 @@ from diagnosis_peers import benjamini_hochberg, holm, pixel_p_values, worst_clus
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PixelPartition, diagnose
-from genmonitor.evaluation.findings import LEVEL
 from genmonitor.evaluation.regions.clustering import find_clusters
+from genmonitor.findings.finding import LEVEL
 from genmonitor.functional import discrepancy_map, significant_areas, two_sample_test
 
 N = 500

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from genmonitor import PixelPartition
 from genmonitor.encoders import FeatureMetrics
-from genmonitor.evaluation.findings import LEVEL
+from genmonitor.findings.finding import LEVEL
 from genmonitor.functional import two_sample_test
 
 COMPONENTS = 64

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from genmonitor import LoopMonitor
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.values import IMAGE
+from genmonitor.findings.finding import Finding
 
 MODELS = {"GAN": (GAN, {}, 60), "VAE": (VAE, {}, 120), "diffusion": (Diffusion, {"steps": 20}, 120)}
 """Network, its arguments, and steps between two evaluations."""

@@ -32,10 +32,10 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
-from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import curve
+from genmonitor.findings.finding import headlines
 from genmonitor.plotting.style import (
     FAINT,
     INK,

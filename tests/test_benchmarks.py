@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, Finding
+from genmonitor.findings.values import ValueSpec
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 TESTS = Path(__file__).parent

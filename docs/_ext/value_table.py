@@ -11,7 +11,7 @@ from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, D
 from genmonitor.evaluation.classes import P_CLASS
 from genmonitor.evaluation.prompts.diversity import FIDELITY, diversity_values
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
+from genmonitor.findings.values import RUN_VALUES, ValueSpec
 
 PLACE = "<!-- the values -->"
 RANGES = {"cms": "0 to 1", "p": "0 to 1", "share": "parts of 1", "log": "from about 0", "signed": "any", "linear": ""}

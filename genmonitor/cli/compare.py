@@ -29,7 +29,7 @@ from genmonitor.distributed import current_processes
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_table
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.values import ValueSpec
 from genmonitor.partition import PixelPartition, load_partition, region_key
 from genmonitor.report.page import WHICH_IS_CLOSER
 

@@ -37,7 +37,7 @@ from genmonitor.evaluation.prompts.disagreement import (
 )
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel

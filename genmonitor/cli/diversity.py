@@ -29,7 +29,7 @@ from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, mode_figures, state
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.settings import DiversitySettings
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 from xml.etree import ElementTree
 
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.values import ValueSpec
 from genmonitor.partition import region_key
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

@@ -184,7 +184,7 @@ def _sigterm_raises() -> Iterator[list[int]]:
 
 def _format(args: Namespace, result: dict[str, Any], text: str) -> str:
     """Return a result as JSON, as its first line, or as text whose long lines are broken between words."""
-    from genmonitor.evaluation.tables import terminal_width
+    from genmonitor.findings.tables import terminal_width
 
     if args.json:
         return as_json(result)

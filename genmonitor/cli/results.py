@@ -25,10 +25,10 @@ from genmonitor.cli.inputs.prompts import HELP, PromptRows
 from genmonitor.cli.progress import show_progress
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import ShownImages
-from genmonitor.evaluation.tables import Table, on_screen
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Finding
+from genmonitor.findings.tables import Table, on_screen
+from genmonitor.findings.values import ValueSpec
 from genmonitor.plotting.style import Drawing
 from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder

@@ -22,8 +22,8 @@ from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
-from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, Finding, differs
+from genmonitor.findings.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import PromptVariability, variability_p_value, w1kp_by_prompt
 from genmonitor.functional.w1kp.subsets import REUSED

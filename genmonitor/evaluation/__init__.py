@@ -21,12 +21,12 @@ from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Presenter
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings, RegionSettings
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Sampler, Samples
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p
-from genmonitor.evaluation.findings import SELDOM, Area, Finding
-from genmonitor.evaluation.values import declared
+from genmonitor.findings.finding import SELDOM, Area, Finding
+from genmonitor.findings.values import declared
 from genmonitor.functional.band_energy_test import DIRECTIONS, BandEnergy, band_energy_test
 
 SAID = 3

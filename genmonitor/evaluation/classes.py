@@ -13,10 +13,10 @@ from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.diagnosis import diagnose
-from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import declared
-from genmonitor.evaluation.words import percent, with_strength
+from genmonitor.findings.finding import Area, Finding, differs
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import declared
+from genmonitor.findings.words import percent, with_strength
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
 from genmonitor.images.by_prompt import prompts_of

@@ -18,7 +18,6 @@ from genmonitor._validation import check_images, plain
 from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.evaluation import classes as by_class
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.findings import Finding, differs, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions import closer
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
@@ -34,8 +33,9 @@ from genmonitor.evaluation.regions.presenter import (
 from genmonitor.evaluation.regions.values import P
 from genmonitor.evaluation.results import ShownImages
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.evaluation.tables import Table, on_screen
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Finding, differs, headlines
+from genmonitor.findings.tables import Table, on_screen
+from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.images.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
 from genmonitor.images.image_set import ImageSet

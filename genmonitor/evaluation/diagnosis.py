@@ -14,10 +14,10 @@ from torch import Tensor
 from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
-from genmonitor.evaluation import words as text
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.single_samples import SingleSamples, of_copies
+from genmonitor.findings import words as text
+from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.band_energy_test import BandEnergy
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around

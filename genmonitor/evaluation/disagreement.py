@@ -15,7 +15,6 @@ from genmonitor._io import Progress, no_progress
 from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import NotFittedError
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import disagreement as text
 from genmonitor.evaluation.prompts.disagreement import SAMPLES, DisagreementEvaluation
 from genmonitor.evaluation.prompts.groups import PromptGroups
@@ -23,7 +22,8 @@ from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, SampleSe
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DisagreementSettings
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Finding
+from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
 from genmonitor.functional.promptsplit.energy import disagreement_p_values, permuted_sides
 from genmonitor.images.by_prompt import PromptKey, subset_by_prompt

@@ -20,7 +20,6 @@ from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import diversity as text
 from genmonitor.evaluation.prompts.diversity import DiversityEvaluation
 from genmonitor.evaluation.prompts.groups import PromptGroups
@@ -28,7 +27,8 @@ from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, mo
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Finding
+from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity

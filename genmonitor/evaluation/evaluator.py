@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_prefix
 from genmonitor.distributed import Collective, SingleProcess
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter
 from genmonitor.evaluation.settings import SampleSettings, Settings
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Finding
+from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples

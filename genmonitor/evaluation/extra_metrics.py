@@ -13,7 +13,7 @@ from torchmetrics import Metric
 
 from genmonitor._io import say, warn
 from genmonitor.distributed import Collective
-from genmonitor.evaluation.values import Better, ValueSpec
+from genmonitor.findings.values import Better, ValueSpec
 from genmonitor.kernels import Kernel
 from genmonitor.metrics._distributed import several_processes
 

@@ -30,7 +30,6 @@ from genmonitor.evaluation.classes import (
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, agreed_signature, at_most_threads, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import Finding, differs
 from genmonitor.evaluation.regions.clustering import patch_notes
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, Diagnoses, RegionEvaluation, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
@@ -42,7 +41,8 @@ from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValu
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.tracker import Change
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Finding, differs
+from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.functional.diagnosis.readings import Reading

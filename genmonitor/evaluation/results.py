@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
-from genmonitor.evaluation.findings import Finding, headlines
-from genmonitor.evaluation.tables import Table, on_screen, table_of_run
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Finding, headlines
+from genmonitor.findings.tables import Table, on_screen, table_of_run
+from genmonitor.findings.values import ValueSpec
 from genmonitor.images.sampler import Samples
 from genmonitor.plotting.style import Drawing
 

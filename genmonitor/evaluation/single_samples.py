@@ -10,8 +10,8 @@ from torch import Tensor
 
 from genmonitor._formatting import format_p
 from genmonitor._places import describe_place
-from genmonitor.evaluation.findings import SELDOM, Area, FaultKind, Finding
-from genmonitor.evaluation.words import cause_sentence, percent, with_strength
+from genmonitor.findings.finding import SELDOM, Area, FaultKind, Finding
+from genmonitor.findings.words import cause_sentence, percent, with_strength
 from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.diagnosis.kinds.variety import Copies
 from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_samples_test, uncovered_test

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import torch
 
 from genmonitor._formatting import capitalized, format_p
-from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.values import Better, Values
+from genmonitor.findings.finding import Area, Finding, differs
+from genmonitor.findings.values import Better, Values
 from genmonitor.functional.relative_similarity import holm
 
 ALERT_LEVEL = 0.002

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.evaluation.results import Alert
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 
 _registered: list[type[Backend]] = []
 

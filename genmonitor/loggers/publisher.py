@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from genmonitor._io import clean, colored, say, warn
 from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.findings import Finding, headlines
-from genmonitor.evaluation.line import evaluation_line
 from genmonitor.evaluation.results import Alert, Evaluation, History
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
+from genmonitor.findings.finding import Finding, headlines
+from genmonitor.findings.line import evaluation_line
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
 from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes

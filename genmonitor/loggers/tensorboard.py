@@ -17,8 +17,8 @@ import numpy as np
 
 from genmonitor._io import printable
 from genmonitor.evaluation.results import Alert
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 
 # TensorBoard reads one layout per run: the monitors of a Trainer share it.

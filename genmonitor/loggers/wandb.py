@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from genmonitor.evaluation.results import Alert
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 
 STEP = "trainer/global_step"

@@ -28,9 +28,9 @@ from genmonitor.evaluation.evaluator import (
     reading_state,
     run_evaluation,
 )
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import MOMENT, Alert, History
-from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
+from genmonitor.findings.finding import Finding
+from genmonitor.findings.values import RUN_VALUES, ValueSpec
 from genmonitor.images.image_set import ImageKey, ImageSet
 from genmonitor.images.model import SampledModel
 from genmonitor.images.sampler import DrawFn, Sampler, Samples

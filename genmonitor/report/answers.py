@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p, times_real
-from genmonitor.evaluation.findings import Area, Finding, differs, headlines
-from genmonitor.evaluation.line import WIDTH, change, clipped
 from genmonitor.evaluation.results import Record
-from genmonitor.evaluation.values import lookup
-from genmonitor.evaluation.words import percent, with_strength
+from genmonitor.findings.finding import Area, Finding, differs, headlines
+from genmonitor.findings.line import WIDTH, change, clipped
+from genmonitor.findings.values import lookup
+from genmonitor.findings.words import percent, with_strength
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.plotting.diagnosis import parts_of
 from genmonitor.plotting.style import boundaries

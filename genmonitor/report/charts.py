@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from genmonitor.evaluation.findings import verdict_of
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.evaluation.values import ValueSpec, grouped_by_chart, lookup
+from genmonitor.findings.finding import verdict_of
+from genmonitor.findings.values import ValueSpec, grouped_by_chart, lookup
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.plotting.style import cluster_color, inmost
 from genmonitor.report.run import MonitorRun, Note

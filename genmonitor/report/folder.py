@@ -17,10 +17,10 @@ from genmonitor.report.pictures import describe_strip, encode_strip, render
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from genmonitor.evaluation.findings import Finding
     from genmonitor.evaluation.results import ShownImages
-    from genmonitor.evaluation.tables import Table
-    from genmonitor.evaluation.values import ValueSpec
+    from genmonitor.findings.finding import Finding
+    from genmonitor.findings.tables import Table
+    from genmonitor.findings.values import ValueSpec
     from genmonitor.plotting.style import Drawing
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor._formatting import Band
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec, by_key, lookup
+from genmonitor.findings.finding import Finding
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec, by_key, lookup
 from genmonitor.partition import PixelPartition
 from genmonitor.report.files import BY_EPOCH, FOLDER, own_files, owner, run_prefixes, safe
 

@@ -20,7 +20,7 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
-from genmonitor.evaluation.findings import headlines
+from genmonitor.findings.finding import headlines
 
 PROBE = 8
 

@@ -9,10 +9,10 @@ import torch
 from matplotlib.figure import Figure
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import ShownImages
-from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
+from genmonitor.findings.finding import Area, Finding
+from genmonitor.findings.values import RUN_VALUES, ValueSpec
 from genmonitor.report import RunFolder
 from genmonitor.report.run import MonitorRun
 

@@ -18,8 +18,8 @@ from genmonitor.callbacks import GenerativeMonitor
 from genmonitor.callbacks.base import sampled_model
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.results import Evaluation, FitReport
+from genmonitor.findings.finding import Area, Finding
 from genmonitor.images.sampler import Sampler
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:(Plain|Light). there is no validation data")]

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from genmonitor.callbacks.replay import logged_evaluation, replay
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.values import RUN_VALUES, by_key, lookup
+from genmonitor.findings.values import RUN_VALUES, by_key, lookup
 
 pytestmark = [
     *LIGHTNING_SAYS,

@@ -35,7 +35,7 @@ from torch.utils.data import DataLoader
 
 from genmonitor import PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.findings import headlines
+from genmonitor.findings.finding import headlines
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.split import split_reference
 

@@ -39,7 +39,7 @@ def genmonitor(capsys):
 @pytest.fixture
 def terminal(monkeypatch):
     """Let standard output count as a terminal of 200 columns."""
-    monkeypatch.setattr("genmonitor.evaluation.tables.terminal_width", lambda: 200)
+    monkeypatch.setattr("genmonitor.findings.tables.terminal_width", lambda: 200)
 
 
 KINDS = ("a cat", "a dog", "a fish")

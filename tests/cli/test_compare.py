@@ -60,7 +60,7 @@ def comparing(sets, tmp_path_factory):
         out = tmp_path_factory.mktemp("compared")
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as said:
             patch.chdir(sets)
-            patch.setattr("genmonitor.evaluation.tables.terminal_width", lambda: columns)
+            patch.setattr("genmonitor.findings.tables.terminal_width", lambda: columns)
             assert main(["compare", "real.npy", "fake.npz", *words.split(), "--out", str(out)]) == 0
         return said.getvalue(), out / "genmonitor"
 

@@ -9,7 +9,7 @@ from _helpers.swept import measured_in, new, train
 
 from genmonitor import PixelPartition
 from genmonitor.cli.report import NOTE
-from genmonitor.evaluation.findings import Finding
+from genmonitor.findings.finding import Finding
 from genmonitor.report.run import read_run
 
 

@@ -11,8 +11,8 @@ from genmonitor.cli.results import (
     write_measurement,
     write_result,
 )
-from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, Finding
+from genmonitor.findings.values import ValueSpec
 
 
 def fill(folder):

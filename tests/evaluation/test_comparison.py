@@ -11,9 +11,9 @@ from _helpers.meta_tensor import MetaTensor
 import genmonitor
 from genmonitor import PixelPartition, compare
 from genmonitor.evaluation import RegionSettings
-from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.regions.metrics import RealRegions
 from genmonitor.evaluation.regions.values import RegionValues
+from genmonitor.findings.finding import headlines
 from genmonitor.functional import two_sample_test
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 

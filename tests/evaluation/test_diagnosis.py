@@ -14,9 +14,10 @@ from torch import Tensor
 
 import genmonitor
 from genmonitor import PixelPartition, diagnose
-from genmonitor.evaluation import Finding, words
+from genmonitor.evaluation import Finding
 from genmonitor.evaluation.diagnosis import _kinds
-from genmonitor.evaluation.findings import FaultKind
+from genmonitor.findings import words
+from genmonitor.findings.finding import FaultKind
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import PutFault
 from genmonitor.functional.diagnosis.kinds import KINDS

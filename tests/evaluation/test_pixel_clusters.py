@@ -19,8 +19,8 @@ from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
-from genmonitor.evaluation.findings import LEVEL
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
+from genmonitor.findings.finding import LEVEL
 from genmonitor.images.image_set import ImageSet, fingerprint
 
 REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)

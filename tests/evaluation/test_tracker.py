@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genmonitor.evaluation.findings import differs
 from genmonitor.evaluation.tracker import ALERT_LEVEL, Tracker, p_values_of_change
+from genmonitor.findings.finding import differs
 
 NAN = float("nan")
 FAR, NEAR = -9.0, -1.0

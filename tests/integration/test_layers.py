@@ -25,6 +25,7 @@ LAYERS = [
     {"encoders"},
     {"plotting"},
     {"images"},
+    {"findings"},
     {"evaluation"},
     {"report"},
     {"loggers"},

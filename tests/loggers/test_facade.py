@@ -10,8 +10,8 @@ from _helpers.loggers import CHARTS, AnyLogger, BrokenLogger, cluster_figures
 from torch.utils.tensorboard import SummaryWriter
 
 from genmonitor.evaluation.results import Alert
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers import Loggers, facade
 from genmonitor.loggers.backend import find_backend
 from genmonitor.loggers.facade import as_logger

@@ -7,7 +7,7 @@ import pytest
 from _helpers.loggers import AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
 
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers import Loggers
 from genmonitor.loggers.mlflow import MLflowBackend
 

@@ -12,7 +12,7 @@ from lightning import Callback
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import Alert
-from genmonitor.evaluation.values import RUN_VALUES
+from genmonitor.findings.values import RUN_VALUES
 from genmonitor.loggers.publisher import Publisher, print_reports
 from genmonitor.plotting.pixel_clusters import cluster_map
 

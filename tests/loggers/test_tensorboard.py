@@ -12,8 +12,8 @@ from PIL import Image
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from genmonitor.evaluation.results import Alert
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers import Loggers
 from genmonitor.loggers.tensorboard import TensorBoardBackend, as_markdown, markdown_table
 

@@ -7,8 +7,8 @@ from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, re
 from _helpers.loggers import CHARTS, AnyLogger, WandbRun, both_namespaces, cluster_figures
 
 from genmonitor.evaluation.results import Alert
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers.wandb import STEP, WandbBackend
 
 wandb = pytest.importorskip("wandb")

@@ -10,8 +10,8 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.diversity import DiversityPresenter
+from genmonitor.findings.finding import Area, Finding
 
 pytestmark = LIGHTNING_SAYS
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from _helpers.runs import COMPARED, changed, make_run, record, write_evaluation
 
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report.answers import answers_of, best_of, find_checkpoint
 from genmonitor.report.run import MonitorRun

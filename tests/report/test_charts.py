@@ -8,7 +8,7 @@ from _helpers.runs import COMPARED, LABELS, SPECS, changed, make_run, record, wr
 from genmonitor import PixelPartition
 from genmonitor.evaluation.prompts.disagreement import DisagreementValues
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.values import ValueSpec
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import read_run
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from _helpers.runs import VALUES, add_diversity, make_run, record
 
-from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.tables import Table
+from genmonitor.findings.finding import Area, Finding
+from genmonitor.findings.tables import Table
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import RunFolder
 from genmonitor.report.folder import free_folder

@@ -10,10 +10,10 @@ from _helpers.loggers import AnyLogger
 from _helpers.runs import VALUES, record
 
 from genmonitor._io import as_json, clean, write_json, write_text
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.results import Alert, ShownImages
-from genmonitor.evaluation.tables import Table
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, Finding
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers.publisher import Publisher
 from genmonitor.report import RunFolder, write_report
 from genmonitor.report.run import read_run

@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from genmonitor._formatting import format_cms
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.findings.values import ValueSpec
 from genmonitor.report import write_report
 
 pytestmark = pytest.mark.slow

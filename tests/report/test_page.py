@@ -17,8 +17,8 @@ from _helpers.runs import (
     write_notes,
 )
 
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report import write_report
 from genmonitor.report.answers import GALLERY

@@ -14,7 +14,7 @@ from _helpers.runs import (
     write_picture,
 )
 
-from genmonitor.evaluation.tables import Table
+from genmonitor.findings.tables import Table
 from genmonitor.report.run import MonitorRun, Note, find_folder, read_run
 
 

@@ -27,7 +27,7 @@ from regions import digits, three_regions
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.evaluation.regions.clustering import find_clusters
-from genmonitor.evaluation.tables import Table, aligned
+from genmonitor.findings.tables import Table, aligned
 from genmonitor.functional import pixel_cka
 from genmonitor.linalg.clustering import adjusted_rand_index
 from genmonitor.plotting.style import add_axes, new_figure, show_regions

@@ -33,7 +33,7 @@ from curves import cms_axis, epoch_axis
 from train import command_line
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.tables import Table, aligned
+from genmonitor.findings.tables import Table, aligned
 from genmonitor.plotting.style import (
     FAINT,
     INK,

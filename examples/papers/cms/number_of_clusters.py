@@ -31,7 +31,7 @@ from dcgan import DCGAN
 from genmonitor import CosineMeanSimilarity, GaussianKernel, PixelCKA, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import curve
-from genmonitor.evaluation.tables import Table, aligned
+from genmonitor.findings.tables import Table, aligned
 from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, new_figure
 
 COUNTS = (2, 5, 50)

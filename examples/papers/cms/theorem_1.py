@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from planted import planted_images, planted_labels
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.tables import Table, aligned
+from genmonitor.findings.tables import Table, aligned
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.plotting.style import FAINT, add_axes, cluster_color, new_figure
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.groups import Estimate, PromptGroups, PromptTracker
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked, SampleSet
 from genmonitor.evaluation.results import Evaluation, History, Presenter
-from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.tracker import quoted
-from genmonitor.evaluation.values import ValueSpec, declared
+from genmonitor.findings.finding import Area, Finding, differs
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec, declared
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples

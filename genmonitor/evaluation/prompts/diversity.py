@@ -12,13 +12,13 @@ from statistics import median
 from torch import Tensor
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.groups import RESOLUTION, Estimate, PromptGroups, PromptTracker
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Evaluation, History, Presenter, Record
-from genmonitor.evaluation.tables import Table
 from genmonitor.evaluation.tracker import quoted
-from genmonitor.evaluation.values import ValueSpec, declared
+from genmonitor.findings.finding import Area, Finding
+from genmonitor.findings.tables import Table
+from genmonitor.findings.values import ValueSpec, declared
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.prompt_fidelity import PromptFidelity

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.tracker import Change, Tracker, quoted
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, Finding
+from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.prompts import Prompts
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from genmonitor.distributed import Collective
-from genmonitor.evaluation.findings import differs
+from genmonitor.findings.finding import differs
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
 from genmonitor.functional.scendi import scendi_from_covariances
 from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram

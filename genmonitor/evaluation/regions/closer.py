@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding, differs, tested
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.tables import Table
+from genmonitor.findings.finding import Area, Finding, differs, tested
+from genmonitor.findings.tables import Table
 
 Differences = Mapping[str, Mapping[str, float]]
 """The fields of a `RelativeSimilarity` as floats, for the image and each region."""

@@ -13,11 +13,11 @@ from torch import Tensor
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.classes import ClassResult
 from genmonitor.evaluation.diagnosis import Diagnosis
-from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.tracker import Look
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.tracker import IN_A_ROW
+from genmonitor.findings.finding import Finding
 from genmonitor.functional.mmd_influence import MMDInfluence
 
 CHANGED = 1.25

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from genmonitor._formatting import format_error_ratio, format_p
-from genmonitor.evaluation.findings import Area, Finding, differs, tested
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, P, RegionValues
+from genmonitor.findings.finding import Area, Finding, differs, tested
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 

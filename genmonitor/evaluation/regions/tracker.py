@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_error_ratio, format_p
-from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.tracker import Change, Tracker
-from genmonitor.evaluation.values import Values
+from genmonitor.findings.finding import ALERT_RATIO, Area, Finding
+from genmonitor.findings.values import Values
 from genmonitor.functional.diagnosis.images import SAMPLES
 from genmonitor.functional.diagnosis.readings import READINGS, Said, differing, read, usable_readings
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
 
-ALERT_RATIO = 1.25
-"""Times its best error ratio, 1 at least, beyond which a region is far worse, or samples may be: less is chance."""
 LEVEL = 0.001
 """Level of a visible change, for all readings together: the least that 999 permutations allow."""
 MANY = 0.3

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.results import MOMENT
-from genmonitor.evaluation.values import RUN_VALUES, declared
+from genmonitor.findings.values import RUN_VALUES, declared
 from genmonitor.functional.discrepancy import VIEWS
 from genmonitor.partition import region_key
 

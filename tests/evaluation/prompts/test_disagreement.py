@@ -13,7 +13,7 @@ from genmonitor.evaluation.prompts.disagreement import (
     disagreement_finding,
 )
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Mode, SampleSet
-from genmonitor.evaluation.values import grouped_by_chart
+from genmonitor.findings.values import grouped_by_chart
 from genmonitor.images.prompts import Prompts
 
 BY_CHANCE = [ByChance(total, 0.1, -0.1) for total in (0.2, 0.3, 0.9)]

@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from genmonitor.evaluation import DiversitySettings
-from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.prompts.diversity import (
     REAL,
     SCORES,
@@ -16,7 +15,8 @@ from genmonitor.evaluation.prompts.diversity import (
 from genmonitor.evaluation.prompts.groups import ALL, PromptGroups
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.tracker import Change
-from genmonitor.evaluation.values import grouped_by_chart
+from genmonitor.findings.finding import headlines
+from genmonitor.findings.values import grouped_by_chart
 from genmonitor.functional import calibrate
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples

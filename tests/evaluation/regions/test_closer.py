@@ -2,7 +2,7 @@
 import pytest
 
 from genmonitor.evaluation.regions.closer import closer_set, closer_table, which_is_closer
-from genmonitor.evaluation.tables import aligned
+from genmonitor.findings.tables import aligned
 
 NAMES = ("new", "old")
 

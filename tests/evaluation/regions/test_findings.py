@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.findings import Area, FaultKind, Finding, verdict_of
 from genmonitor.evaluation.regions.findings import UNTESTED, RegionFindings
+from genmonitor.findings.finding import Area, FaultKind, Finding, verdict_of
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
 FINDINGS = RegionFindings.of(PARTITION)

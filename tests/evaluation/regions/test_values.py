@@ -2,7 +2,7 @@
 import pytest
 
 from genmonitor.evaluation.regions.values import RegionValues, check_distinct_keys
-from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, grouped_by_chart, lookup
+from genmonitor.findings.values import RUN_VALUES, ValueSpec, grouped_by_chart, lookup
 
 REGIONS = ["cluster_1", "cluster_10", "constant"]
 VALUES = RegionValues(REGIONS, ["image", "cluster_1", "mmd"])

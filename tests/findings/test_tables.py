@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genmonitor.evaluation.tables import NARROW, Table, aligned, terminal_width, within
+from genmonitor.findings.tables import NARROW, Table, aligned, terminal_width, within
 
 VERDICT = "no evidence of a difference (p = 0.26)"
 TABLE = Table(

@@ -14,6 +14,8 @@ from torch import Tensor
 from genmonitor._formatting import format_p
 from genmonitor.functional.permutation import LEVEL
 
+ALERT_RATIO = 1.25
+"""Times its best error ratio, 1 at least, beyond which a region is far worse, or samples may be: less is chance."""
 SELDOM = LEVEL / 5
 """Level of what a diagnosis looks for beside areas: strange samples, and real images that none is like."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genmonitor._formatting import capitalized, format_p
-from genmonitor.evaluation.findings import FaultKind
+from genmonitor.findings.finding import FaultKind
 from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
 from genmonitor.functional.diagnosis.readings import Said

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p, times_real
-from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.regions.tracker import ALERT_RATIO
-from genmonitor.evaluation.values import Values, ValueSpec, lookup
-from genmonitor.evaluation.words import percent, with_strength
+from genmonitor.findings.finding import ALERT_RATIO, Finding
+from genmonitor.findings.values import Values, ValueSpec, lookup
+from genmonitor.findings.words import percent, with_strength
 
 WIDTH = 100
 """Characters of a line at most."""

@@ -4,9 +4,9 @@ import re
 import pytest
 
 from genmonitor._io import COLORS, colored
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
-from genmonitor.evaluation.line import WIDTH, brief, clipped, evaluation_line
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.findings.line import WIDTH, brief, clipped, evaluation_line
+from genmonitor.findings.values import ValueSpec
 
 KEY = "error_ratio_image"
 VALUES = {key: ValueSpec(key, unit="×", better="low") for key in (KEY, "error_ratio_2")}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from genmonitor._io import clean
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.findings.values import ValueSpec
 
 NARROW = 21
 """Characters beyond which a cell may go on in a second line: "difference (p = 0.26)" has as many."""
