@@ -169,8 +169,8 @@ def _gaussians(x: Tensor, y: Tensor, gamma: float) -> Iterator[Tensor]:
 def _mean_square(gram: Tensor) -> float:
     """Estimate the mean square of a centered kernel over pairs without bias (Székely and Rizzo's U-centering)."""
     n = len(gram)
-    gram = gram.double().clone().fill_diagonal_(0)
+    gram = gram.to(torch.float64, copy=True).fill_diagonal_(0)
     rows = gram.sum(0)
     total = rows.sum()
-    centered = gram - (rows[:, None] + rows) / (n - 2) + total / ((n - 1) * (n - 2))
-    return float(centered.fill_diagonal_(0).square().sum() / (n * (n - 3)))
+    gram.sub_((rows[:, None] + rows) / (n - 2)).add_(total / ((n - 1) * (n - 2))).fill_diagonal_(0)
+    return float(torch.linalg.vector_norm(gram).square() / (n * (n - 3)))
