@@ -40,8 +40,8 @@ from genmonitor.functional import (  # noqa: E402
     two_sample_test_by_class,
 )
 from genmonitor.functional.authenticity import authenticity_from_radii  # noqa: E402
-from genmonitor.functional.neighbors import distance_blocks, neighbor_radii  # noqa: E402
 from genmonitor.functional.permutation import LEVEL  # noqa: E402
+from genmonitor.linalg.neighbors import distance_blocks, neighbor_radii  # noqa: E402
 
 CLASS_FAULTS = {"faded": 0.2, "blurred": 0.8, "noisy": 0.05}
 CLASS_SETS = {"digits": 1200, "clothes": 600}

@@ -12,7 +12,7 @@ from torch import Tensor
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.findings.finding import SELDOM, Area, Finding
 from genmonitor.findings.values import declared
-from genmonitor.functional.band_energy_test import DIRECTIONS, BandEnergy, band_energy_test
+from genmonitor.functional.hypothesis_tests.band_energy_test import DIRECTIONS, BandEnergy, band_energy_test
 
 SAID = 3
 """Bands that a sentence names."""

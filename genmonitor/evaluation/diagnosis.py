@@ -19,7 +19,6 @@ from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.findings import words as text
 from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.functional.areas import significant_areas
-from genmonitor.functional.band_energy_test import BandEnergy
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
@@ -31,6 +30,7 @@ from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
 from genmonitor.functional.discrepancy_map import discrepancy_map
+from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 from genmonitor.images.compared_sets import scale_doubt
 from genmonitor.partition import PixelPartition

@@ -29,10 +29,9 @@ from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
 from genmonitor.findings.finding import Finding
 from genmonitor.findings.values import ValueSpec
-from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
-from genmonitor.functional.vendi import vendi_from_covariance
+from genmonitor.functional.vendi import conditional_vendi_of, vendi_from_covariance
 from genmonitor.functional.w1kp.score import w1kp_score
 from genmonitor.images.by_prompt import prompts_of
 from genmonitor.images.image_set import ImageSet

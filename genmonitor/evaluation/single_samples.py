@@ -12,9 +12,14 @@ from genmonitor._formatting import format_p
 from genmonitor._places import describe_place
 from genmonitor.findings.finding import SELDOM, Area, FaultKind, Finding
 from genmonitor.findings.words import cause_sentence, percent, with_strength
-from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.diagnosis.kinds.variety import Copies
-from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_samples_test, uncovered_test
+from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
+from genmonitor.functional.hypothesis_tests.odd_samples_test import (
+    OddSamples,
+    Uncovered,
+    odd_samples_test,
+    uncovered_test,
+)
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 
 COMPARED = 500

@@ -3,27 +3,37 @@
 
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.authenticity import authenticity
-from genmonitor.functional.band_energy_test import BandEnergy, band_energy_test
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
-from genmonitor.functional.conditional_vendi import conditional_vendi_score
-from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.discrepancy_map import discrepancy_map
-from genmonitor.functional.mmd import maximum_mean_discrepancy
-from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
-from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_samples_test, uncovered_test
-from genmonitor.functional.prdc import precision_recall_density_coverage
-from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
-from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
-from genmonitor.functional.relative_similarity import (
+from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy, band_energy_test
+from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
+from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence, mmd_influence
+from genmonitor.functional.hypothesis_tests.odd_samples_test import (
+    OddSamples,
+    Uncovered,
+    odd_samples_test,
+    uncovered_test,
+)
+from genmonitor.functional.hypothesis_tests.relative_similarity import (
     RelativeSimilarity,
     relative_similarity_from_influences,
     relative_similarity_test,
 )
+from genmonitor.functional.hypothesis_tests.two_sample_test import two_sample_test
+from genmonitor.functional.hypothesis_tests.two_sample_test_by_class import two_sample_test_by_class
+from genmonitor.functional.mmd import maximum_mean_discrepancy
+from genmonitor.functional.prdc import precision_recall_density_coverage
+from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
+from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
 from genmonitor.functional.scendi import scendi_score
-from genmonitor.functional.two_sample_test import two_sample_test
-from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
-from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
+from genmonitor.functional.vendi import (
+    conditional_vendi_score,
+    rke_score,
+    vendi_from_covariance,
+    vendi_from_gram,
+    vendi_score,
+)
 from genmonitor.functional.w1kp.calibration import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import similarity_level, w1kp_by_prompt, w1kp_score
 from genmonitor.functional.w1kp.subsets import ReusabilityCurve, prompt_reusability, reusability_curve

@@ -4,14 +4,13 @@
 from genmonitor.metrics.authenticity import Authenticity
 from genmonitor.metrics.cka import PixelCKA
 from genmonitor.metrics.cms import CosineMeanSimilarity
-from genmonitor.metrics.conditional_vendi import ConditionalVendiScore
 from genmonitor.metrics.discrepancy_map import DiscrepancyMap
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC
 from genmonitor.metrics.promptsplit import PromptSplit
 from genmonitor.metrics.scendi import ScendiScore
 from genmonitor.metrics.two_sample_test import TwoSampleTest
-from genmonitor.metrics.vendi import RKEScore, VendiScore
+from genmonitor.metrics.vendi import ConditionalVendiScore, RKEScore, VendiScore
 from genmonitor.metrics.w1kp import W1KPScore
 
 __all__ = [

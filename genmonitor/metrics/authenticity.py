@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.authenticity import authenticity_from_radii
-from genmonitor.functional.neighbors import check_neighbors, neighbor_radii
+from genmonitor.linalg.neighbors import check_neighbors, neighbor_radii
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_at_least
-from genmonitor.functional.neighbors import check_neighbors, neighbor_radii
 from genmonitor.functional.prdc import prdc_from_radii
+from genmonitor.linalg.neighbors import check_neighbors, neighbor_radii
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from genmonitor.functional import neighbors as functional
 from genmonitor.functional import precision_recall_density_coverage
-from genmonitor.functional.neighbors import neighbor_radii
 from genmonitor.linalg import chunking
+from genmonitor.linalg import neighbors as functional
+from genmonitor.linalg.neighbors import neighbor_radii
 
 
 def draw(n: int, d: int = 3, seed: int = 0, shift: float = 0.0) -> Tensor:

@@ -18,7 +18,7 @@ from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.tracker import IN_A_ROW
 from genmonitor.findings.finding import Finding
-from genmonitor.functional.mmd_influence import MMDInfluence
+from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence
 
 CHANGED = 1.25
 """Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""

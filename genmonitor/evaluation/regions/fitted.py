@@ -12,10 +12,10 @@ from torch import Tensor
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetrics
-from genmonitor.functional.neighbors import knn
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.image_set import ImageSet, fingerprint
 from genmonitor.images.split import RealSplit
+from genmonitor.linalg.neighbors import knn
 
 MAX_IMAGES = 5000
 MAX_BYTES = 64 * 2**20

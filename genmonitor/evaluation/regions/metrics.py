@@ -22,9 +22,9 @@ from genmonitor.functional.discrepancy import (
     split_statistics,
     views_of_state,
 )
+from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence, influence_of
 from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_within
 from genmonitor.functional.mmd import mmd_from_means
-from genmonitor.functional.mmd_influence import MMDInfluence, influence_of
 from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks, familywise_p_values
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition

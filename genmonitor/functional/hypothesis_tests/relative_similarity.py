@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_bool, check_one_of
-from genmonitor.functional.mmd_influence import MMDInfluence, RealSide, checked_sides
+from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence, RealSide, checked_sides
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
@@ -110,7 +110,7 @@ def relative_similarity_from_influences(
             though paired.
 
     Example:
-        >>> from genmonitor.functional.mmd_influence import mmd_influence
+        >>> from genmonitor.functional.hypothesis_tests.mmd_influence import mmd_influence
         >>> real = torch.arange(20.0)[:, None]
         >>> before, after = mmd_influence(real + 4, real), mmd_influence(real + 1, real)
         >>> relative_similarity_from_influences(after, before, paired=True)["image"].difference

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from genmonitor._validation import check_integers, check_same_length
 from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View
+from genmonitor.functional.hypothesis_tests.two_sample_test import check_test_arguments, pooled_statistics
 from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS, Blocks, familywise_p_values
-from genmonitor.functional.two_sample_test import check_test_arguments, pooled_statistics
 
 
 def two_sample_test_by_class(

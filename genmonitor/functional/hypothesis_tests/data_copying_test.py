@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.kernel_means import check_sides
-from genmonitor.functional.neighbors import knn
 from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.linalg.neighbors import knn
 
 USUAL = 0.01
 """Part of the held-out samples that may be as near: generated ones that are nearer than the others are copies."""

@@ -11,8 +11,8 @@ from sklearn.datasets import load_sample_images
 from genmonitor import PixelPartition
 from genmonitor.functional import two_sample_test
 from genmonitor.functional.discrepancy import VIEWS
+from genmonitor.functional.hypothesis_tests.two_sample_test import pooled_statistics
 from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks
-from genmonitor.functional.two_sample_test import pooled_statistics
 from genmonitor.linalg import chunking
 
 LEAST = 1 / (NUM_PERMUTATIONS + 1)

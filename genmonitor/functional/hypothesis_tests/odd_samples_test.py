@@ -12,8 +12,8 @@ from torch import Tensor
 
 from genmonitor._validation import check_bool
 from genmonitor.functional.areas import slices_of
-from genmonitor.functional.band_energy_test import STEP
-from genmonitor.functional.data_copying_test import count_test, lower_than_held_out
+from genmonitor.functional.hypothesis_tests.band_energy_test import STEP
+from genmonitor.functional.hypothesis_tests.data_copying_test import count_test, lower_than_held_out
 from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.permutation import MIN_SAMPLES, random_splits
 from genmonitor.linalg.chunking import in_cache
