@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DisagreementMonitor: for which prompts a conditional generator differs from the data or from what it was."""
+"""DisagreementMonitor: finds the prompts for which a conditional generator differs from the data or its past."""
 
 from __future__ import annotations
 
@@ -17,57 +17,59 @@ from genmonitor.kernels import Kernel
 
 
 class DisagreementMonitor(PromptedMonitor):
-    """Logs, each epoch, how far the model's outputs differ from a reference's, and for which prompts.
+    """Logs, each epoch, the disagreement of the model's outputs with a reference, and the prompts it comes from.
 
-    The reference is the real images of the same prompts ("data") or the model as it was, at the start of training
-    ("start") or at the previous evaluation ("previous"). The first evaluation is compared with the start. Those models
-    have the seeds of the current samples: the model alone differs, and one that has not moved gives 0. Against
-    "data" real images would be above 0 too, since they are others: about at the baseline.
+    The reference is the real images of the same prompts ("data"), the model at the start of training ("start") or the
+    model at the previous evaluation ("previous"). The first evaluation is compared with the start. Past models draw
+    with the seeds of the current samples, so a model that has not changed gives 0. Against "data" even other real
+    images give values above 0, about those of the baseline.
 
-    The keys: `disagreement/top_1`, … the largest positive eigenvalues of PromptSplit, modes of outputs and prompts that
-    the model has and the reference lacks; `disagreement/bottom_1`, … the lowest negative ones, what the reference has
-    and the model lacks; 0 where there are fewer. At most 1 in size together, so that a prompt whose outputs all changed
-    has at most its part of the samples. `disagreement/total`, Σ λ log(S / λ) over all positive ones, S their sum, also
-    grows with the number of modes; of many samples it is that of 2048 (see `prompt_split`).
-    `disagreement/baseline_total` is what the same samples get with their sides drawn at random within each prompt, as
-    two sets of one model do. `disagreement/p` is the p-value of that: above 0.05 there is no evidence of a difference.
-    And `disagreement/sampling_seconds`, `/metric_seconds`, `/images_seen`.
+    `disagreement/top_1`, … are the largest positive eigenvalues of PromptSplit: modes of outputs and prompts that the
+    model has and the reference lacks. `disagreement/bottom_1`, … are the lowest negative ones: modes that the reference
+    has and the model lacks. Missing ones are 0. Their sizes add up to at most 1, so a prompt whose outputs all changed
+    contributes at most its part of the samples.
+
+    `disagreement/total` is Σ λ log(S / λ) over all positive eigenvalues with sum S. It also grows with the number of
+    modes, and uses at most 2048 samples (see `prompt_split`). `disagreement/baseline_total` is the total of the same
+    samples with their sides drawn at random within each prompt. `disagreement/p` is the p-value against such random
+    sides: above 0.05 there is no evidence of a difference. `disagreement/sampling_seconds`, `/metric_seconds` and
+    `/images_seen` measure the cost.
 
     An alert names the prompts that moved away from the data. At two evaluations in a row their samples are farther from
     the real images of the same prompt than at the best evaluation before, by more than chance. The squared MMD of their
     features is at least twice as large. A generator that does not change raises at most one such alert in 1000
-    evaluations, for all prompts together, even if each evaluation has samples of its own. A prompt that gives the
-    images of another one is found at the second evaluation, from some 50 samples of each prompt on. Prompts with fewer
-    than 8 samples or real images are left out; where all have fewer, the alert is about all samples together. Against
-    "start" and "previous" there are none: a model that learns moves away from what it was.
+    evaluations, for all prompts together, even if each evaluation has new samples. A prompt that gives the images of
+    another prompt is found at the second evaluation, with about 50 samples of each prompt or more. Prompts with fewer
+    than 8 samples or real images are left out. If all have fewer, the alert is about all samples together. Against
+    "start" and "previous" there are no alerts, since a model that learns moves away from its past.
 
-    A table names the prompts that differ by more than chance, at one level for all of them, the most first. It has
-    samples of both sides and, against "data", the squared MMD that alerts are about. It is a `wandb.Table`, a text and
-    a figure in TensorBoard, and a figure and a part of the run's file in its folder.
+    A table lists the prompts that differ by more than chance, at one level for all of them, the largest difference
+    first. It shows samples of both sides and, against "data", the squared MMD on which alerts are based. Loggers get it
+    as a `wandb.Table` or as a text and a figure in TensorBoard, and the report has it too.
 
     Args:
         prompts: Strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
-        n_samples: Images generated at each evaluation, a multiple of the number of prompts, so that every prompt counts
-            alike; None for the first one from 1000 on.
+        n_samples: Number of images generated at each evaluation, a multiple of the number of prompts, so that every
+            prompt counts alike; None for the smallest such multiple from 1000 on.
         reference: "data", "start" or "previous".
-        num_modes: How many modes of either sign are logged.
+        num_modes: Number of modes of either sign to log.
         output_encoder: A callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
-        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
-            one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
-            frozen and kept out of the trained module.
-        kernel: Of outputs, None for a Gaussian. Its gamma comes from real images where it has none.
-        prompt_kernel: Of prompts. None for the cosine where `kernel` is one, else for a Gaussian, which takes its gamma
-            from the prompts or, without a `prompt_encoder`, keeps classes apart.
-        num_features: Random features in place of exact kernels, see `PromptSplit`: for more than some 10,000 samples.
-        eta: Weight of the reference, 1 for as much as the model.
-        prompt_key: For "data", where the prompts of real images are in a batch of `real_images` or, without them, of
-            the Trainer's data: None for the labels of (image, label), or "label" or "caption" and the like of a
-            dictionary; else a key, an index or a callable.
-        seed: Of the samples and of the choice of real images.
-        prefix: What log keys and files begin with; two monitors of a Trainer need different ones.
-        **options: Those that all monitors share, by keyword: see `MonitorOptions`. Of the Trainer's `real_images` it
-            takes validation data if there are any, else training data.
+        prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]. Or the
+            name of a published one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot
+            labels. Modules are frozen and kept out of the trained module.
+        kernel: Kernel of outputs; None for a Gaussian. A gamma that is not given comes from real images.
+        prompt_kernel: Kernel of prompts; None for the cosine if `kernel` is one, else for a Gaussian. Its gamma comes
+            from the prompts or, without a `prompt_encoder`, is large enough to keep classes apart.
+        num_features: Number of random features in place of exact kernels, for more than about 10,000 samples, see
+            `PromptSplit`.
+        eta: Weight of the reference; 1 weighs both sides alike.
+        prompt_key: Position of the prompts in a batch of real images, for "data": a key, an index or a callable. None
+            for the labels of (image, label), or a dictionary's "label", "caption" and the like.
+        seed: Seed of the samples and of the choice of real images.
+        prefix: Prefix of log keys and files; two monitors of a Trainer need different ones.
+        **options: Those that all monitors share, by keyword: see `MonitorOptions`. By default the real images are the
+            Trainer's validation data, else its training data.
 
     References:
         PromptSplit: Revealing Prompt-Level Disagreement in Generative Models (arXiv 2602.04009).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityMonitor: how varied a generator is, and how much of that its prompts explain where it has any."""
+"""DiversityMonitor: measures the variety of a generator and the part of it that its prompts explain."""
 
 from __future__ import annotations
 
@@ -18,62 +18,66 @@ from genmonitor.kernels import Kernel
 
 
 class DiversityMonitor(PromptedMonitor):
-    """Logs, each epoch, how varied the images are and, of a conditional generator, how much its prompts explain.
+    """Logs, each epoch, the variety of the images and, for a conditional generator, the part that prompts explain.
 
-    The keys: `diversity/vendi` and `diversity/rke`, how many modes the images have, rare ones counting less in RKE.
-    With prompts `diversity/scendi`, the variety that the model adds by itself, and `diversity/scendi_prompt`, that of
-    what the prompts explain, both at least 1. `diversity/prompt_share` in [0, 1] is the part of the variety that the
-    prompts explain. Up to 2000 samples `diversity/conditional_vendi` counts the modes among the images of one prompt;
-    `diversity/information_vendi` says by what factor prompts multiply these. Both are at least 1. With a calibration
-    `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged over the prompts: high is similar, low
-    is varied.
+    `diversity/vendi` and `diversity/rke` are the number of modes of the images; rare modes count less in RKE. With
+    prompts, `diversity/scendi` is the variety that the model adds by itself and `diversity/scendi_prompt` the variety
+    that the prompts explain, both at least 1. `diversity/prompt_share` in [0, 1] is the explained part. With at most
+    2000 samples, `diversity/conditional_vendi` counts the modes among the images of one prompt, and
+    `diversity/information_vendi` is the factor by which prompts multiply them. Both are at least 1. With a calibration,
+    `diversity/w1kp` in [0, 1] is the similarity of the images of one prompt, averaged over the prompts.
 
-    If the encoders are the two sides of one CLIP or SigLIP, `diversity/clip_score` in [-100, 100] says how close images
-    are to their prompts. Beside it is `/clip_score_shuffled`, the same with the prompts of others, and
-    `/real_clip_score`, that of real images with their captions if they have any. Prompts that may be ignored are named,
-    and the report has a table of all.
+    If the encoders are the two sides of one CLIP or SigLIP, `diversity/clip_score` in [-100, 100] is the similarity of
+    images to their prompts. `/clip_score_shuffled` is the same with the prompts of other images, and `/real_clip_score`
+    that of real images with their captions, if any. Findings name prompts that the model may ignore, and the report has
+    a table of all prompts.
 
-    With real images also `diversity/precision`, `/recall`, `/density`, `/coverage`
-    (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get.
-    And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
+    With real images there are `diversity/precision`, `/recall`, `/density` and `/coverage` (5 nearest neighbors) too.
+    `/real_vendi` and `/real_rke`, constant over the run, are the scores of `n_samples` real images.
+    `/sampling_seconds`, `/metric_seconds` and `/images_seen` measure the cost.
 
-    The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
+    The Vendi score and Scendi grow with `n_samples`, RKE hardly does. Compare only runs with the same `n_samples`.
 
-    An alert names the prompts that lost their variety. Their samples are far less spread than at the best evaluation
-    before, at two evaluations in a row, and that is no chance. Spread is one minus the mean kernel of two samples of
-    the prompt. What is left of it must be a quarter, or less, of what a typical prompt has left, since all fall as a
-    model learns what its prompts mean. Where a typical one has at most a tenth left, it is a quarter of the best. A
-    generator that does not change raises at most one such alert in 1000 evaluations, for all prompts together, even if
-    each evaluation has samples of its own. A prompt whose samples have all become one is found at the second
-    evaluation, from some 16 samples of each prompt on. Prompts with fewer than 8 samples are left out; where all have
-    fewer, or there are no prompts, the alert is about all samples together. A model that begins with noise loses spread
-    as it learns: a best beyond the spread of all real images counts as theirs. Without real images, such a start may
-    raise an alert.
+    An alert names the prompts that lost their variety. At two evaluations in a row their samples have far less spread
+    than at the best evaluation before, by more than chance. Spread is one minus the mean kernel of two samples of the
+    prompt. Since spread falls for all prompts as a model learns, an alert needs a prompt to keep at most a quarter of
+    what a typical prompt keeps. Where a typical prompt keeps at most a tenth, the limit is a quarter of the best
+    spread.
+
+    A generator that does not change raises at most one such alert in 1000 evaluations, for all prompts together, even
+    if each evaluation has new samples. A prompt whose samples have all become the same is found at the second
+    evaluation, with about 16 samples of each prompt or more. Prompts with fewer than 8 samples are left out. If all
+    have fewer, or there are no prompts, the alert is about all samples together.
+
+    A model that begins with noise loses spread as it learns: a best spread above that of all real images is replaced by
+    theirs. Without real images, such a start may raise an alert.
 
     Args:
         prompts: Strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
-            None for a generator without prompts: the modes drawn are then those of kernel PCA.
-        n_samples: Images generated at each evaluation; None for 1000, or for one per prompt where there are more.
+            None for a generator without prompts; the modes that are drawn are then those of kernel PCA.
+        n_samples: Number of images generated at each evaluation; None for 1000, or one per prompt if there are more
+            prompts.
         output_encoder: A callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
-        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]. Or the name of a published
-            one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
-            frozen and kept out of the trained module. Encoders of your own whose features of images and prompts can be
-            compared say so by an attribute `space` of the same value.
-        kernel: Of outputs, None for the cosine. A Gaussian needs `num_features`; its gamma comes from real images.
-        prompt_kernel: Of prompts, None for the cosine.
-        num_features: Random Fourier features of each Gaussian kernel.
-        rcond: See `ScendiScore`.
-        calibration: Of the output encoder's features, from `genmonitor.functional.calibrate` or `W1KPCalibration.load`;
-            with it W1KP is measured.
-        extra_metrics: A MetricCollection, or a dictionary of metrics, that take features by `update(features)`,
-            `update(features, real=...)` or, of outputs and prompts, `update(outputs, prompts)`: such as
-            `{"vendi_2": VendiScore(order=2), "novel": PromptSplit(num_modes=5)}`, the latter being KEN against real
-            images. They are given the features that the encoders make, each image's once.
-        seed: Of the samples and of the choice of real images.
-        prefix: What log keys and files begin with; two monitors of a Trainer need different ones.
-        **options: Those that all monitors share, by keyword: see `MonitorOptions`. It takes the Trainer's `real_images`
-            where they are images of the generated ones' shape: validation data if there are any, else training data.
+        prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]. Or the
+            name of a published one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot
+            labels. Modules are frozen and kept out of the trained module. Your own encoders declare a common space of
+            images and prompts by an attribute `space` of equal value.
+        kernel: Kernel of outputs; None for the cosine. A Gaussian needs `num_features`; its gamma comes from real
+            images.
+        prompt_kernel: Kernel of prompts; None for the cosine.
+        num_features: Number of random Fourier features of each Gaussian kernel.
+        rcond: Cutoff of prompt eigenvalues, see `ScendiScore`.
+        calibration: Calibration of the output encoder's features, from `genmonitor.functional.calibrate` or
+            `W1KPCalibration.load`, with which W1KP is measured.
+        extra_metrics: MetricCollection, or dictionary of metrics, that take features by `update(features)`,
+            `update(features, real=...)` or, for outputs and prompts, `update(outputs, prompts)`. An example is
+            `{"vendi_2": VendiScore(order=2), "novel": PromptSplit(num_modes=5)}`, where the latter is KEN against real
+            images. Each image is encoded once for all of them.
+        seed: Seed of the samples and of the choice of real images.
+        prefix: Prefix of log keys and files; two monitors of a Trainer need different ones.
+        **options: Those that all monitors share, by keyword: see `MonitorOptions`. By default the real images are the
+            Trainer's validation data, else its training data, if they have the shape of the generated images.
 
     References:
         The Vendi Score: A Diversity Evaluation Metric for Machine Learning (arXiv 2210.02410).

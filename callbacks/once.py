@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One evaluation in `trainer.validate` or `trainer.test`: a run of its own, beside the training's."""
+"""One evaluation in `trainer.validate` or `trainer.test`, as a run of its own beside that of the training."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ if TYPE_CHECKING:
 def evaluate_once(
     monitor: GenerativeMonitor, others: list[GenerativeMonitor], trainer: pl.Trainer, pl_module: pl.LightningModule
 ) -> None:
-    """Evaluate the module as it is, or as the loaded checkpoint says; every process calls it.
+    """Evaluate the module as it is, or with the loaded checkpoint; every process calls it.
 
-    Without training images to find the regions in it says so, and lets the Trainer go on: that validates or tests for
-    reasons of its own.
+    Without training images to find the regions, it adds a note and lets the Trainer go on validating or testing.
 
     Args:
-        monitor: Fitted first, unless a training in this process did so.
+        monitor: Monitor, fitted first unless a training in this process has fitted it.
         others: All monitors of the Trainer.
-        trainer: Which validates or tests.
-        pl_module: Is evaluated.
+        trainer: Trainer that validates or tests.
+        pl_module: Module to evaluate.
 
     Raises:
         ValueError: If the configuration cannot work.
@@ -73,7 +72,7 @@ def _has_real_images(monitor: GenerativeMonitor, trainer: pl.Trainer) -> bool:
 
 @contextmanager
 def _run_of_its_own(monitor: GenerativeMonitor) -> Iterator[None]:
-    """Have no history and no notes of a training inside the block; afterwards they go on with what came in it."""
+    """Hide the history and notes of a training inside the block, and restore them afterwards."""
     publisher, notes = monitor.publisher, monitor.publisher.notes
     before = monitor.history, notes.items, monitor.images_seen, publisher.evaluations, publisher.folder
     monitor.history, notes.items, monitor.images_seen, publisher.evaluations = [], [], None, []

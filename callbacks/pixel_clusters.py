@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PixelClusterMonitor: which region of the image a generator gets wrong."""
+"""PixelClusterMonitor: finds the regions of the image that a generator gets wrong."""
 
 from __future__ import annotations
 
@@ -28,74 +28,78 @@ from genmonitor.partition import PixelPartition
 
 
 class PixelClusterMonitor(GenerativeMonitor):
-    """Finds groups of pixels that belong together and logs, each epoch, how well each group's distribution is met.
+    """Finds regions of pixels that vary together and logs, each epoch, how close each region is to real images.
 
-    At the start it takes three things from the training images. These are the kernel's gamma; the clusters, with the
-    linkage and number on which halves of the images agree best; and a baseline, what n real images in place of the
-    generated ones get. The main values of each evaluation, all of which docs/keys.md explains:
+    At the start it fixes three things from the training images: the kernel's gamma, the clusters, and a baseline. The
+    linkage and the number of clusters are those on which halves of the images agree best. The baseline holds the values
+    of n real images in place of the generated ones. The main values of each evaluation (docs/keys.md explains all of
+    them):
 
     - `cms/image`, `cms/cluster_1` … and `cms/constant` in [0, 1], higher is better: the similarity of the image, of
-      each region and of the pixels that never vary. `cms/product` is that of all regions, equal to `cms/image` where
-      they are independent.
-    - `cms/error_ratio_image`, `cms/error_ratio_1` …, lower is better: distance from real images, as a multiple of what
-      other real images have. Order of regions, alerts and the best evaluation go by it.
-    - `cms/p_image`, `cms/p_1` …: p-values of `TwoSampleTest`, at one level for all regions. At 0.05 or less generated
+      each region and of the pixels that never vary. `cms/product` is the product over all regions, equal to `cms/image`
+      if they are independent.
+    - `cms/error_ratio_image`, `cms/error_ratio_1` …, lower is better: distance from real images, as a multiple of the
+      distance of other real images. The order of regions, alerts and the best evaluation depend on it.
+    - `cms/p_image`, `cms/p_1` …: p-values of `TwoSampleTest`, at one level for all regions. At 0.05 or less, generated
       images differ from real ones there.
 
-    What was found in words is in `findings`.
+    `findings` holds the results in words.
 
-    The level of the p-values is promised where the real images compared with are validation images. A region raises an
-    alert where three things hold at two evaluations in a row. It is farther from real images than at its best
-    evaluation by more than chance (p <= 0.002 for all regions together). Its error ratio is at least 1.25 times as
-    large, and at least 1.25. So a lasting fault is reported at the second evaluation that has it. What is far from real
-    images already may hide a small one: `benchmarks/detection.md` says which, and counts false alerts too. Pixels that
-    never vary are measured by what chance does to whole images. Copies of training images raise an alert at the second
-    diagnosis in a row that finds them.
+    The p-values hold their level if the samples are compared with validation images. A region raises an alert if three
+    conditions hold at two evaluations in a row. It is farther from real images than at its best evaluation by more than
+    chance (p <= 0.002 for all regions together). Its error ratio is at least 1.25 times that of its best evaluation,
+    and at least 1.25. A lasting fault is therefore reported at the second evaluation that has it. A region that is
+    already far from real images may hide a small fault; `benchmarks/detection.md` reports which ones, and the rate of
+    false alerts. Pixels that never vary are judged by the noise of whole images. Copies of training images raise an
+    alert at the second diagnosis in a row that finds them.
 
-    Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
+    Values at different `n_samples` or `block_size` are not comparable: the estimator's bias is about 1/n.
 
     Args:
-        n_clusters: None to choose 2..8: the number on which halves of the training images agree best.
-        partition: Your own clusters instead of found ones, for example `PixelPartition.from_mask(segmentation)`. Or the
-            path of a saved one, or of the folder of a run that has one, to compare with that run.
-        n_cluster_images: At most so many training images for the kernel's gamma and the clusters, at least 10 and 2 per
-            cluster; None for as many as half a minute on one core allows, 1000 to 5000. Which ones depends on the data
-            alone, not on `seed`.
-        n_samples: Images generated at each evaluation, and real images compared with.
-        patch_size: Side of a site in pixels; None for 1, or in images with more than 64×64 pixels the smallest that
-            leaves at most so many sites.
-        kernel: Gaussian or Laplacian; None for a Gaussian.
-        block_size: None for all samples at once; b for the paper's estimator over pairs of blocks (150 there).
-        extra_metrics: A MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
-            `update(images)` for the generated side alone; fed from the same samples.
-        fault_models: The kinds of faults that the diagnosis tries, see `genmonitor.diagnose`; None for the usual ones.
-        readings: The statistics of single images that the diagnosis compares, likewise.
-        site_encoder: From images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
-        linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
-            "average" or "smoothed" by how well halves of the training images agree.
-        batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
-            there). It sees more dependence than there is, by up to about 3/m, and may find other clusters. With m = 100
-            62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
-        region_names: Names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
-            pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
-        diagnose_every: Evaluations from one diagnosis to the next. The first has one, and the last as far as
-            `max_epochs` and `max_steps` tell. So does each in which the error ratio of the image or a region is 1.25
-            times that of the last diagnosis, or as much less. It takes a few seconds on 500 images of 32×32×3: where an
-            evaluation comes after minutes of training, take 1.
-        aligned: Whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
-            photographs of anything, it compares patches from random places: it names kinds of faults, no places.
-        prompts: Strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
-            number. None for samples without prompts. Where real images have labels or captions like them, each prompt
-            is tested and diagnosed on its own, with one level for all; `cms/p_class` is the smallest p-value.
-        reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
-            the evaluation. That saves the sampling and costs comparability, since these have no seeds of their own.
-            Curves move with their noise too, changes are found less surely, and no checkpoint gives the values again.
-        reuse_key: Of those images [n, C, H, W] in the dictionary that `validation_step` returns, or the name of the
-            module's attribute in which it leaves them.
-        seed: Of the samples and of the choice of real images.
-        prefix: What log keys and files begin with; two monitors of a Trainer need different ones.
-        **options: Those that all monitors share, by keyword: see `MonitorOptions`. Of the Trainer's `real_images` it
-            takes training data for what is fixed at the start, validation data to compare with.
+        n_clusters: Number of clusters; None for the one from 2 to 8 on which halves of the training images agree best.
+        partition: Your own clusters, for example `PixelPartition.from_mask(segmentation)`. Or the path of a saved
+            partition, or of the folder of a run that has one, to compare with that run. None to find clusters.
+        n_cluster_images: Largest number of training images for the kernel's gamma and the clusters, at least 10 and 2
+            per cluster. None for as many as take half a minute on one core, 1000 to 5000. The choice of images depends
+            on the data alone, not on `seed`.
+        n_samples: Number of images generated at each evaluation, and of real images to compare with.
+        patch_size: Side of a site in pixels. None for 1 or, for images with more than 64×64 pixels, the smallest that
+            leaves at most 64×64 sites.
+        kernel: Gaussian or Laplacian kernel; None for a Gaussian.
+        block_size: Block size b of the paper's estimator over pairs of blocks (150 there); None for all samples at
+            once.
+        extra_metrics: MetricCollection, or dictionary of metrics, with `update(images, real=...)`, or with
+            `update(images)` for the generated side alone. They see the same samples.
+        fault_models: Kinds of faults that the diagnosis tries, see `genmonitor.diagnose`; None for the default ones.
+        readings: Statistics of single images that the diagnosis compares; None for the default ones.
+        site_encoder: Callable or Module from images to maps [n, c, h, w], such as a VAE's latents, whose sites are
+            clustered instead.
+        linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`. None for "average" or
+            "smoothed", the one on which halves of the training images agree better.
+        batch_estimator: Mini-batch size m of the paper's CKA estimator (100 there); None for the CKA of all images at
+            once. The paper's overestimates dependence by up to about 3/m and may find other clusters. With m = 100, 62
+            % of the sites of digits stay in the same of five clusters (adjusted Rand index 0.35).
+        region_names: Names of clusters, such as {"cluster_3": "eyes"} once you have seen the map. Values, tables and
+            pictures use them, such as `cms/eyes` and `cms/p_eyes`.
+        diagnose_every: Number of evaluations from one diagnosis to the next. The first evaluation has one, and so has
+            the last, as far as `max_epochs` and `max_steps` determine it. So has an evaluation where the error ratio of
+            the image or a region has changed by a factor of 1.25 since the last diagnosis. A diagnosis takes a few
+            seconds for 500 images of 32×32×3; choose 1 if evaluations are minutes apart.
+        aligned: True if the same place shows the same thing in all images, as in faces or scans. If False, as for
+            arbitrary photographs, the diagnosis compares patches from random places and names kinds of faults, but no
+            places.
+        prompts: Strings, or class labels as integers, for a conditional module. Sample i has prompt i modulo their
+            number. None for samples without prompts. If real images have such labels or captions, each prompt is tested
+            and diagnosed on its own, at one level for all. `cms/p_class` is the smallest p-value.
+        reuse: "validation" to evaluate the first n_samples images that `validation_step` generates, instead of drawing
+            samples. That saves sampling but costs comparability, since these images have no fixed seeds. Curves are
+            noisier, changes are found less reliably, and no checkpoint reproduces the values.
+        reuse_key: Key of these images [n, C, H, W] in the dictionary that `validation_step` returns, or the name of the
+            module's attribute that holds them.
+        seed: Seed of the samples and of the choice of real images.
+        prefix: Prefix of log keys and files; two monitors of a Trainer need different ones.
+        **options: Those that all monitors share, by keyword: see `MonitorOptions`. By default the real images are the
+            Trainer's training data for what is fixed at the start, and its validation data to compare with.
 
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
@@ -174,7 +178,7 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     @property
     def partition(self) -> PixelPartition | None:
-        """The regions: found ones, or those given; None before they are known."""
+        """The regions, found or given; None before they are known."""
         return self.evaluator.partition
 
     @property
@@ -184,5 +188,5 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     @property
     def baseline(self) -> dict[str, Band]:
-        """What real images get in place of generated ones, by value; empty before it is known."""
+        """Values of real images in place of generated ones, by value; empty before they are known."""
         return self.evaluator.baseline

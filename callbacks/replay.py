@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring a logged evaluation again: a sweep of one checkpoint, compared with the file of its run."""
+"""Replay of a logged evaluation: a sweep of one checkpoint, compared with the file of its run."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict
     """Measure the values of an evaluation again, by a sweep of its checkpoint.
 
     Args:
-        path: The file of the run, such as cms_run.json; what it names lies beside it.
-        checkpoint: Of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
-        setup: As for `sweep`, with the monitors of the run.
+        path: File of the run, such as cms_run.json, with the files that it names beside it.
+        checkpoint: Checkpoint of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
+        setup: Same as in `sweep`, with the monitors of the run.
 
     Returns:
-        The values that the samples give again, by key.
+        Values of the samples drawn again, by key.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If they do not belong together, or the checkpoint cannot be evaluated.
+        ValueError: If file and checkpoint do not belong together, or the checkpoint cannot be evaluated.
     """
     logged = logged_evaluation(path, checkpoint)
     made = make_setup(setup)
@@ -60,11 +60,11 @@ def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict
 
 
 def logged_evaluation(path: Path, checkpoint: Path) -> dict[str, Any]:
-    """Return all that holds for the evaluation at the moment of a checkpoint, with its "repeatable" values.
+    """Return the manifest of the evaluation at the moment of a checkpoint, with its "repeatable" values.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no run of a training, or has no evaluation at that moment.
+        ValueError: If it is not the run of a training, or has no evaluation at that moment.
     """
     run = MonitorRun.read(path)
     lacking = sorted(NEEDED - run.manifest.keys())
@@ -75,7 +75,7 @@ def logged_evaluation(path: Path, checkpoint: Path) -> dict[str, Any]:
 
 
 def _check_monitor(monitors: list[GenerativeMonitor], logged: dict[str, Any]) -> None:
-    """Refuse other monitors than that of the run."""
+    """Refuse a monitor other than that of the run."""
     monitor = next((monitor for monitor in monitors if monitor.prefix == logged["prefix"]), None)
     if monitor is None:
         raise ValueError(f"Expected the setup to return the monitor of {logged['prefix']} too, but got none. {SETUP}")
@@ -91,7 +91,7 @@ def _check_monitor(monitors: list[GenerativeMonitor], logged: dict[str, Any]) ->
 
 
 def _check_real_images(run: Path, again: Path, logged: dict[str, Any]) -> None:
-    """Refuse other real images than those of the run."""
+    """Refuse real images other than those of the run."""
     name = logged.get("real")
     then, now = (read_json(folder / name) if name else None for folder in (run, again))
     if then and now and then["sha256"] != now["sha256"]:

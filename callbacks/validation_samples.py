@@ -33,7 +33,7 @@ class ValidationSamples(Sampler):
 
     Args:
         n_samples: How many are taken, over all processes.
-        key: Of the images [n, C, H, W] in the dictionary that `validation_step` returns, or else the name of the
+        key: Key of the images [n, C, H, W] in the dictionary that `validation_step` returns, or else the name of the
             module's attribute in which it leaves those of the batch.
 
     Example:

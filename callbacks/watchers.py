@@ -21,7 +21,7 @@ class WatchedValues:
     the value of the epoch before.
 
     Args:
-        prefix: Of the keys.
+        prefix: Prefix of the keys.
     """
 
     def __init__(self, prefix: str) -> None:

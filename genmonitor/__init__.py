@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says where an image generator is wrong and what it fails to vary.
+"""Training monitors that report where an image generator is wrong and what it fails to vary.
 
-The public names are imported when they are first used, so that `genmonitor --help` does not wait for torch.
+Public names are imported on first use, so that `genmonitor --help` does not wait for torch.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def table_html(
     Args:
         columns: Their names.
         rows: Text and numbers, the first of each naming what the row is of.
-        labels: Of the regions among the rows.
+        labels: Labels of the regions among the rows.
         bad: Rows to set in bold.
     """
     head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in columns)

@@ -84,7 +84,8 @@ def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
 
     Args:
         labels: Whole numbers [h, w]: 1..9, then a..z, and a dot for label 0.
-        encoding: Of where it is printed, None for standard output's: where that has no middle dot, it is a full stop.
+        encoding: Encoding of the output; None for that of standard output: where that has no middle dot, it is a
+            full stop.
 
     Example:
         >>> map_of_characters(torch.tensor([[1, 2], [1, 0]]), "ascii")
@@ -101,7 +102,7 @@ def coarse_labels(labels: Tensor, rows: int, columns: int) -> list[list[int]]:
 
     Args:
         labels: Whole numbers [h, w].
-        rows: Of the map; with more than h, some cells share a site.
+        rows: Rows of the map; with more than h, some cells share a site.
         columns: The same.
 
     Example:

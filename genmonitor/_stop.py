@@ -26,7 +26,7 @@ def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None
 
     Args:
         told: Returns True once the training was told to stop.
-        alone: Whether this process may leave without the others, which wait for it where they talk to each other.
+        alone: True if this process may leave without the others, which wait for it where they talk to each other.
 
     Raises:
         StopEvaluation: If it was, once the handler of SIGTERM has run that was there before.

@@ -66,7 +66,7 @@ class Collective(ABC):
         The block may talk to the other processes only before anything that can fail on one of them alone.
 
         Args:
-            alone: Whether it talks to none of them, so that a process which is told to stop may leave at once.
+            alone: True if it talks to none of them, so that a process which is told to stop may leave at once.
 
         Raises:
             FailedElsewhereError: If only other processes failed.

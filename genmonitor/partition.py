@@ -36,7 +36,7 @@ class PixelPartition:
     Args:
         labels: Integers [h, w], one per site: 1..C for the clusters, each used, and 0 for sites that are constant.
         patch_size: Side of a site in pixels.
-        names: Of clusters, such as {"cluster_3": "eyes"}, in place of their numbers wherever values, tables and
+        names: Names of clusters, such as {"cluster_3": "eyes"}, in place of their numbers wherever values, tables and
             pictures name them: a letter, then letters and digits with single "_" or "-" between them.
 
     Attributes:
@@ -302,7 +302,7 @@ def check_region_names(argument: str, names: Mapping[str, str], count: int | Non
     Args:
         argument: Its name.
         names: By the name that a cluster has without them.
-        count: Of clusters; None where that is not yet known.
+        count: Count of clusters; None where that is not yet known.
     """
     if not isinstance(names, Mapping) or not all(isinstance(x, str) for pair in names.items() for x in pair):
         raise TypeError(f"Expected `{argument}` like {{'cluster_1': 'eyes'}}, strings by strings, but got {names!r}.")

@@ -110,8 +110,8 @@ def run_at_start(
         data: A LightningDataModule, a loader, a list of a training and a validation loader, or None where the module
             has loaders of its own.
         body: Takes the Trainer and the module.
-        callbacks: Of the Trainer, before `body`.
-        settings: Of the Trainer, on one device unless these say otherwise.
+        callbacks: Callbacks of the Trainer, before `body`.
+        settings: Settings of the Trainer, on one device unless these say otherwise.
     """
 
     def begin(trainer: Trainer, pl_module: LightningModule) -> None:

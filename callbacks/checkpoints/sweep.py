@@ -36,7 +36,7 @@ class SweepResult:
     """Result of a sweep.
 
     Attributes:
-        folder: Of the report and the other files.
+        folder: Folder of the report and the other files.
         histories: The records of all evaluations, by prefix of the monitor.
         evaluated: The names of the checkpoints that were evaluated this time.
         before: Number of moments of the run that earlier sweeps evaluated.
@@ -79,8 +79,8 @@ def sweep(
         out: The folder to write into; None for that of the run.
         device: Where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
         tell: Takes a line at the start and after each checkpoint.
-        **settings: Of the Trainer that evaluates, such as `devices` and `strategy`; by default it runs in the processes
-            that torchrun or Slurm started, else in one.
+        **settings: Settings of the Trainer that evaluates, such as `devices` and `strategy`; by default it runs in the
+            processes that torchrun or Slurm started, else in one.
 
     Raises:
         FileNotFoundError: If there is no such run.
@@ -106,9 +106,9 @@ def sweep_of(
     Args:
         made: Module, data and monitors.
         places: Checkpoints, and folders to look for some.
-        folder: To write into.
+        folder: Folder to write into.
         tell: Takes lines.
-        settings: Of the Trainer, over those of the one that trained.
+        settings: Settings of the Trainer, over those of the one that trained.
     """
     monitors = made.monitors or [PixelClusterMonitor(diagnose_every=1)]
     if any(isinstance(monitor.sampler, ValidationSamples) for monitor in monitors):

@@ -23,9 +23,9 @@ class Checkpoint:
     """A checkpoint that can be read.
 
     Attributes:
-        path: Of the file.
+        path: Path of the file.
         progress: How far the training was when it was saved.
-        averaged: Whether it holds averaged weights beside the others.
+        averaged: True if it holds averaged weights beside the others.
     """
 
     path: Path
@@ -126,7 +126,7 @@ def checkpoint_loaded(
     """Have a checkpoint's weights in the module, and the Trainer as far as it says, inside the block.
 
     Args:
-        path: Of the checkpoint.
+        path: Path of the checkpoint.
         trainer: In which the module is set up.
         pl_module: Takes the weights.
         averaging: Takes the averaged weights, a callback of the Trainer; None if the checkpoints of this run have none.

@@ -96,9 +96,9 @@ def add_settings(parser: ArgumentParser, kind: type[Settings], *names: str) -> N
     """Add the options of settings, as the fields of their class declare them; the class keeps the defaults.
 
     Args:
-        parser: Of the command.
+        parser: Parser of the command.
         kind: The class.
-        names: Of the settings.
+        names: Names of the settings.
     """
     declared = {field.name: field for field in fields(kind)}
     for name in names:
@@ -128,7 +128,7 @@ def add_sigma_arguments(parser: ArgumentParser, of_outputs: str, of_prompts: str
     """Add the options for the widths of both Gaussian kernels, within what float32 holds of 1 / (2 sigma^2).
 
     Args:
-        parser: Of the command.
+        parser: Parser of the command.
         of_outputs: Default that the help names.
         of_prompts: The same of the prompts' kernel.
     """

@@ -24,7 +24,7 @@ def show_progress(description: str) -> Iterator[Progress]:
     """Show the current step on standard error until the block ends; nothing if that is no terminal.
 
     Args:
-        description: Of the step, such as "reading images".
+        description: Description of the step, such as "reading images".
 
     Yields:
         A function that wraps an iterable in a bar below that line.

@@ -50,8 +50,8 @@ class Measurement:
         values: The measured values, by key.
         specs: Declarations of the values.
         split: What was measured and how much of it, in one sentence.
-        rows: Of tables, the first ones first, by name: entries of the result, and tables of the page.
-        figures: Of the page, by name.
+        rows: Rows of tables, the first ones first, by name: entries of the result, and tables of the page.
+        figures: Figures of the page, by name.
         notes: Sentences that the user should read.
         evaluator: Writes the files that the manifest refers to.
         tables: Further tables of the page.
@@ -75,7 +75,7 @@ def add_input_arguments(parser: ArgumentParser, outputs: str, prompts: str = HEL
     """Add the arguments for outputs and prompts.
 
     Args:
-        parser: Of the command.
+        parser: Parser of the command.
         outputs: Says in the help which outputs are meant.
         prompts: Help of --prompts.
         others: Help of a second set of outputs; empty for a command that takes one.
@@ -176,8 +176,8 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     """Write what was measured: figures, tables, the evaluator's files, values, notes and the manifest.
 
     Args:
-        folder: To write into.
-        prefix: Of the files.
+        folder: Folder to write into.
+        prefix: Prefix of the files.
         found: What was measured.
         manifest: Entries of the manifest that say of what.
     """
@@ -241,7 +241,7 @@ def write_result(out: Path | None, command: str, prefix: str, write: Callable[[R
     Args:
         out: The folder; None for a new one.
         command: Its name.
-        prefix: Of the files.
+        prefix: Prefix of the files.
         write: Fills an empty folder.
 
     Returns:

@@ -44,10 +44,10 @@ class FeatureMetrics(Metric):
             Authenticity is about the real images given, which must be those of training.
         cache: A folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
         num_features: D; None for the encoder's attribute of this name.
-        subset_size: Of KID, samples per subset; at most the number of samples.
+        subset_size: Subset size of KID, samples per subset; at most the number of samples.
         batch_size: Images per call of the encoder.
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        reset_real_features: True if `reset` forgets the real side too.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         TypeError: If the encoder cannot be called, or is no Module though `cache` is given.
@@ -239,8 +239,8 @@ class FidelityMetrics:
     """PRDC of generated features against the real ones of all processes, and the real ones' Vendi and RKE scores.
 
     Args:
-        features: Of this process's part of the real images [m, d].
-        kernel: Of the Vendi score.
+        features: Features of this process's part of the real images [m, d].
+        kernel: Kernel of the Vendi score.
         num_features: Random Fourier features of a Gaussian kernel.
 
     Attributes:

@@ -47,7 +47,7 @@ class SiteEncoder:
     A Module may be part of the trained one: it is not frozen, and its state is restored after each use.
 
     Args:
-        encoder: From images [n, C, H, W] to maps, or None.
+        encoder: Callable or Module from images [n, C, H, W] to maps, or None.
         batch_size: Images per call.
     """
 
@@ -75,7 +75,7 @@ class FrozenEncoder:
     """An encoder that runs in eval mode, without gradients, batch by batch.
 
     Args:
-        name: Of the argument, for errors.
+        name: Name of the argument, for errors.
         encoder: Any callable from a batch to features [n, d]; `freeze` leaves a Module in eval mode.
         batch_size: Samples per call.
 

@@ -21,12 +21,12 @@ class TextFeatures(nn.Module):
     """Embeddings [n, d] of strings; long ones are truncated.
 
     Args:
-        tower: Of transformers, from tokens to hidden states.
+        tower: Tower of transformers, from tokens to hidden states.
         head: From its output and the mask of tokens to the embeddings.
-        tokenizer: Of the model.
+        tokenizer: Tokenizer of the model.
         length: Tokens of a string at most.
-        padded: Whether every string is padded to `length` and pads are attended to, as in SigLIP's training.
-        lower: Whether strings are lowercased first.
+        padded: True if every string is padded to `length` and pads are attended to, as in SigLIP's training.
+        lower: True if strings are lowercased first.
         space: Name of the space that the embeddings share with those of images; None where they share none.
     """
 

@@ -41,7 +41,7 @@ class ClassResult:
     """What was found of a class.
 
     Attributes:
-        label: Of the class.
+        label: Label of the class.
         n_fake: Generated images of it that were looked at.
         n_real: Real ones.
         p: P-value, one level for all classes; None where there are too few images.
@@ -89,9 +89,9 @@ def checked_labels(
     """Return one label per image of each side, all strings or all integers; None where none were given.
 
     Args:
-        fake_labels: Of the generated images.
-        real_labels: Of the real ones.
-        sets: Of generated images, of which labels are taken for one alone.
+        fake_labels: Labels of the generated images.
+        real_labels: Labels of the real images.
+        sets: Sets of generated images, of which labels are taken for one alone.
         n_real: Real images.
     """
     if fake_labels is None and real_labels is None:
@@ -116,7 +116,7 @@ def real_labels(real: ImageSet, prompts: Prompts, n: int) -> list[Any]:
 
     Args:
         real: Images that generated ones are compared with, whose batches hold their prompts.
-        prompts: Of the generated images.
+        prompts: Prompts of the generated images.
         n: Generated images.
 
     Returns:
@@ -145,10 +145,10 @@ def compare_classes(
         real: M real ones.
         fake_labels: The class of each [N].
         real_labels: The class of each [M]; None for one to be left out.
-        device: To compute on.
-        seed: Of the choice of at most 500 images of a class on each side, and of the tests.
+        device: Device to compute on.
+        seed: Seed of the choice of at most 500 images of a class on each side, and of the tests.
         at_most: Classes that are diagnosed, none where more than half differ; None for all that do.
-        options: Of `genmonitor.diagnose`.
+        options: Options of `genmonitor.diagnose`.
 
     Raises:
         ValueError: If no class has 8 images on both sides.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call that says where generated images differ from real ones, or which of two sets is closer to them."""
+"""One call that finds where generated images differ from real ones, or which of two sets is closer to them."""
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ from genmonitor.partition import PixelPartition
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What `compare` found. `str()` says it in words and as a table; a notebook shows the figure too.
+    """Result of `compare`. `str()` gives it in words and as a table; a notebook shows the figure too.
 
     Attributes:
-        names: What the generated sets are called, one or two.
-        evaluator: Fitted to the real images.
-        evaluations: Of each generated set.
+        names: Names of the generated sets, one or two.
+        evaluator: Evaluator fitted to the real images.
+        evaluations: Evaluation of each generated set.
         shown: Some images of each generated set [n, C, H, W].
-        differences: Of two sets, for the image and each region: "difference" (MMD² of the second set less that of the
-            first), "standard_error", "p_value" and, for all regions together, "p_value_adjusted"; else None.
-        n_real: Real images given.
-        n_samples: Images of each generated set that were looked at.
-        notes: What the user should know.
-        classes: What was found of each class; empty without labels.
-        copies: Pairs of an image of the first generated set and the training (or real) image that it copies, by their
-            places in these sets, nearest first; empty where copies are no more than chance.
+        differences: For two sets, the difference between them for the image and each region; else None. The keys are
+            "difference" (MMD² of the second set minus that of the first), "standard_error", "p_value" and
+            "p_value_adjusted" for all regions together.
+        n_real: Number of real images given.
+        n_samples: Number of images of each generated set that were compared.
+        notes: Notes for the user.
+        classes: Result of each class; empty without labels.
+        copies: Pairs of indices of an image of the first generated set and the training (or real) image that it copies,
+            the nearest first. Empty if there are no more copies than by chance.
     """
 
     names: tuple[str, ...]
@@ -75,7 +76,7 @@ class Comparison:
 
     @property
     def values(self) -> dict[str, float]:
-        """What was measured of the first generated set, named as `PixelClusterMonitor` logs it."""
+        """Values of the first generated set, named as `PixelClusterMonitor` logs them."""
         return self.evaluations[0].values
 
     @property
@@ -90,20 +91,20 @@ class Comparison:
 
     @property
     def baseline(self) -> dict[str, Band]:
-        """What real images get in place of generated ones: lower end, median and upper end, by value.
+        """Values of real images in place of generated ones: lower end, median and upper end, by value.
 
-        Values that were one and the same in all draws, as those of pixels that hardly vary, have no band.
+        Values that are the same in all draws, as for pixels that hardly vary, have no band.
         """
         return {name: band for name, band in self.evaluator.baseline.items() if band[2] - band[0] > RESOLUTION}
 
     @property
     def finding(self) -> str:
-        """What was found, in words, the finding first."""
+        """Main finding in words."""
         return str(self.findings[0])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, the finding to look at first before those of each region."""
+        """All findings, the main one before those of each region."""
         found = self.evaluations[0].findings
         if self.classes:
             return by_class.with_classes(found, self.classes, differs(self.values.get(P, 0.0)))
@@ -116,7 +117,7 @@ class Comparison:
 
     @property
     def split(self) -> str:
-        """Which real images served for what, in one sentence."""
+        """Use of the real images, in one sentence."""
         given = self.evaluator.settings.partition is not None
         found = "the baseline" if given else "the regions and the baseline"
         compared, each = self._compared(), " of each set" * (len(self.evaluations) > 1)
@@ -128,7 +129,7 @@ class Comparison:
 
     @property
     def table(self) -> Table | None:
-        """Which of two sets is closer, region by region; None of one set."""
+        """Table of the closer of two sets, region by region; None for one set."""
         if self.differences is None:
             return None
         sizes, regions = self.partition.sizes(), self.partition.regions()
@@ -136,7 +137,7 @@ class Comparison:
         return closer.closer_table(self.differences, [found.values for found in self.evaluations], self.names, sites)
 
     def __str__(self) -> str:
-        """Say the findings first, then which images they rest on, the table and the notes."""
+        """Return the findings, the images they are based on, the table and the notes as text."""
         if self.table is None:
             table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
             if self.classes:
@@ -147,7 +148,7 @@ class Comparison:
         return "\n".join([*map(str, headlines(self.findings)), f"{self.split}.", table, *notes]).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything found as plain Python that JSON can hold."""
+        """Return the result as plain Python that JSON can hold."""
         compared = self._compared()
         found = {
             "finding": self.finding,
@@ -171,14 +172,14 @@ class Comparison:
         return found
 
     def figure(self) -> Figure:
-        """Draw real images beside those of each generated set, above them the region alone that differs most."""
+        """Draw real images beside those of each generated set, below the region that differs most."""
         fitted = self.evaluator.fitted
         real = {"real": fitted.real} if len(fitted.real) else {}  # the first of many processes may have none
         sets = real | dict(zip(self.names, self.shown, strict=True))
         return side_by_side(fitted.regions, self.findings, sets, self.split)()
 
     def shown_images(self) -> dict[str, ShownImages]:
-        """Return real images and some of each generated set, each of these with the real image nearest to it."""
+        """Return real images, and some of each generated set with the nearest real image of each."""
         presenter = self.evaluator.presenter()
         sets = {"real": presenter.shown_real()}
         for name, images in zip(("images", "other_images"), self.shown, strict=False):
@@ -186,7 +187,7 @@ class Comparison:
         return {name: shown for name, shown in sets.items() if shown is not None}
 
     def diagnosis_figures(self) -> dict[str, Figure]:
-        """Draw where and what is wrong, and odd images; nothing of two sets, and where nothing was diagnosed."""
+        """Draw the place and kinds of faults, and odd images; nothing for two sets or without a diagnosis."""
         diagnosis, value_range = self.evaluations[0].diagnosed.diagnosis, self.evaluator.fitted.regions.value_range
         if self.differences is not None or diagnosis is None:
             return {}
@@ -225,36 +226,38 @@ def compare(
     device: torch.device | str | None = None,
     progress: Progress = no_progress,
 ) -> Comparison:
-    """Say where generated images differ from real ones by more than chance; or which of two sets is closer to them.
+    """Find where generated images differ from real ones by more than chance, or which of two sets is closer to them.
 
-    Some real images find the regions and the baseline, others, as many as generated ones, are compared with; the result
-    says how many. A set is a tensor, or a Dataset or DataLoader whose images are read when they are needed: all of them
-    once, to check them and to find copies, and in memory no more than are compared.
+    Some of the real images serve to find the regions and the baseline. The others, one for each generated image, are
+    compared with; the result reports the numbers. A set is a tensor, or a Dataset or DataLoader whose images are read
+    when needed. All of them are read once, to check them and to find copies; memory holds only those that are compared.
 
     Args:
-        real: Images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
-            large. N at least 5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
-        fake: Generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
-        other: Generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
-        settings: How they are compared, such as `RegionSettings(n_clusters=5)`; None for the defaults. `n_samples` is
-            the largest number of images of each generated set, and at most 5/11 of N are taken, so that the baseline's
-            draws differ.
-        paired: True if images i of `fake` and `other` were drawn from one seed or one prompt.
-        comm: The processes that measure together, each called with the same images; None for this one alone.
-        real_labels: The class or prompt of each real image [N], strings or integers, to find out which class is wrong:
-            each is tested against the real images of its class, with one level for all classes, and those that differ
-            are diagnosed. At most 500 images of a class on each side are looked at.
-        fake_labels: The same of each generated image [M]; of one generated set alone.
-        train: Images [T, C, H, W] that the generator was trained on, to look for copies of; None to look for copies of
-            the real images that are not compared with.
-        device: To compute on; None for that of `fake`, the CPU where it is no tensor.
-        progress: Wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
+        real: Images [N, C, H, W] that the generator was not trained on; otherwise p-values may be too small or too
+            large. N is at least 5. Without a partition, at least 10 images, and 2 per cluster, must be left to find the
+            regions.
+        fake: Generated images [M, C, H, W] in the same value range; M at least 2, or 8 for a test.
+        other: Generated images [K, C, H, W] of another model. N, M and K are then at least 8.
+        settings: Settings of the comparison, such as `RegionSettings(n_clusters=5)`; None for the defaults. `n_samples`
+            limits the number of images of each generated set. At most 5/11 of N are used, so that the draws of the
+            baseline differ.
+        paired: True if images i of `fake` and `other` were drawn from the same seed or prompt.
+        comm: Processes that measure together, each called with the same images; None for this process alone.
+        real_labels: Class or prompt of each real image [N], strings or integers, to find the classes that are wrong.
+            Each class is tested against the real images of its class, at one level for all classes, and those that
+            differ are diagnosed. At most 500 images of a class are compared on each side.
+        fake_labels: Class or prompt of each generated image [M]; only for a single generated set.
+        train: Images [T, C, H, W] that the generator was trained on, to find copies of them. None to find copies of the
+            real images that are not compared with.
+        device: To compute on; None for that of `fake`, the CPU where it is not a tensor.
+        progress: Progress bar for the steps that take long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:
-        TypeError: If a tensor holds no real numbers, `settings` are of another kind, or `paired` is no boolean.
-        ValueError: If a set is neither a tensor nor has a length and access by index, shapes or value ranges differ, or
-            values are not finite. Likewise if images are too few, or not as many though paired, if there is not one
-            label for each image of both sides, or if no class has 8 images on both.
+        TypeError: If a tensor does not hold real numbers, `settings` is not RegionSettings, or `paired` is not a
+            boolean.
+        ValueError: If a set is neither a tensor nor has a length and access by index, if shapes or value ranges differ,
+            or if values are not finite. Also if there are too few images, paired sets differ in length, images lack
+            labels, or no class has 8 images on both sides.
 
     References:
         Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
@@ -317,7 +320,7 @@ def compare(
 
 
 def _checked_settings(settings: RegionSettings | None) -> RegionSettings:
-    """Return the settings of a comparison, which is one evaluation and has a diagnosis."""
+    """Return the settings of a comparison: a single evaluation with a diagnosis."""
     if not isinstance(settings, (RegionSettings, type(None))):
         raise TypeError(
             f"Expected `settings` to be RegionSettings, but got {type(settings).__name__}. "
@@ -331,7 +334,7 @@ def _choose(count: int, n: int, seed: int) -> list[int]:
 
 
 def _differences(evaluations: Sequence[RegionEvaluation], paired: bool) -> dict[str, dict[str, float]] | None:
-    """Return which of two sets is closer, in each region; None of one set."""
+    """Return the test of relative similarity of two sets in each region; None for one set."""
     sides = [found.influence for found in evaluations if found.influence is not None]
     if len(sides) < 2:
         return None

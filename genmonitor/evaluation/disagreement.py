@@ -41,14 +41,14 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     `genmonitor.callbacks.DisagreementMonitor` says what the values are.
 
     Args:
-        settings: What the values depend on, such as the prompts.
-        output_encoder: From images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
-            None for one-hot labels.
+        settings: Settings on which the values depend, such as the prompts.
+        output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
+        prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]; or a name
+            for `text_encoder`; None for one-hot labels.
         prompt_key: For "data", where the prompts of real images are in a batch.
         batch_size: Samples per call of an encoder.
         baseline_draws: How often the total is measured with the sides drawn at random, for what chance alone gives.
-        prefix: What its log keys and files begin with.
+        prefix: Prefix of log keys and files.
 
     References:
         PromptSplit: Revealing Prompt-Level Disagreement in Generative Models (arXiv 2602.04009).

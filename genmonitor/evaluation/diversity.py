@@ -56,13 +56,13 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     `genmonitor.callbacks.DiversityMonitor` says what the values are.
 
     Args:
-        settings: What the values depend on; None for the defaults of `DiversitySettings`.
-        output_encoder: From images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
-            None for one-hot labels.
+        settings: Settings on which the values depend; None for the defaults of `DiversitySettings`.
+        output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
+        prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]; or a name
+            for `text_encoder`; None for one-hot labels.
         extra_metrics: Further torchmetrics, fed with the features.
         batch_size: Samples per call of an encoder.
-        prefix: What its log keys and files begin with.
+        prefix: Prefix of log keys and files.
 
     References:
         The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645). Conditional Vendi Score (arXiv 2411.02817).
@@ -192,7 +192,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         Args:
             samples: All of them, in every process.
             comm: The processes that share the groups; None for this one alone.
-            progress: Wraps the groups.
+            progress: Progress bar over the groups.
         """
         comm = comm or SingleProcess()
         outputs, prompts = self._encode(samples.images), self._prompts_of(samples.indices)
@@ -270,7 +270,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
         Args:
             subset: Real images.
-            features: Of this process's.
+            features: Features of the samples of this process.
             comm: The processes that evaluate together.
         """
         cosines = torch.empty(0, dtype=torch.float64, device=features.device)

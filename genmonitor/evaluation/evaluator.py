@@ -114,8 +114,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     Args:
         n_samples: Generated images per evaluation.
-        prefix: What its log keys and files begin with.
-        settings: What values depend on; None for `n_samples` alone.
+        prefix: Prefix of log keys and files.
+        settings: Settings on which the values depend; None for `n_samples` alone.
         objects: The arguments given that no manifest can hold, such as networks, by name; None for one left out.
     """
 
@@ -139,10 +139,10 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Fix what stays fixed for a run, or keep what a saved state fixed. Every process calls it.
 
         Args:
-            real: Where real images come from.
+            real: Source of the real images.
             probe: Some generated images [n, C, H, W], on the device to evaluate on.
             comm: The processes that evaluate together.
-            progress: Wraps what takes long.
+            progress: Progress bar for the steps that take long.
 
         Raises:
             ValueError: If the configuration cannot work with these images.
@@ -187,7 +187,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Let `fit` keep what a run of the same settings fixed.
 
         Args:
-            manifest: Of that run.
+            manifest: Manifest of that run.
             folder: Where the files are that the manifest names.
         """
 
@@ -275,7 +275,7 @@ def run_evaluation(
         evaluator: Fitted.
         draw: Gives this process's samples.
         comm: The processes that evaluate together.
-        seed: Of the random numbers that a metric may draw; the caller's random states are restored.
+        seed: Seed of the random numbers that a metric may draw; the caller's random states are restored.
 
     Returns:
         This process's samples and what those of all gave, with `sampling_seconds` and `metric_seconds`.

@@ -65,13 +65,13 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     `genmonitor.callbacks.PixelClusterMonitor` says what the values are.
 
     Args:
-        settings: What the values depend on; None for the defaults of `RegionSettings`.
+        settings: Settings on which the values depend; None for the defaults of `RegionSettings`.
         extra_metrics: Further torchmetrics fed from the same samples.
         fault_models: What the diagnosis tries, see `genmonitor.diagnose`; None for the usual kinds.
         readings: The statistics of images that it compares, likewise.
-        site_encoder: From images to maps [n, c, h, w]: the sites are then the map's.
+        site_encoder: Callable or Module from images to maps [n, c, h, w]: the sites are then the map's.
         batch_size: Images per call of `site_encoder`.
-        prefix: What its log keys and files begin with.
+        prefix: Prefix of log keys and files.
         prompts: Sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
 
     Attributes:

@@ -61,7 +61,7 @@ class FitReport:
 
     Attributes:
         notes: Sentences that the user should read.
-        comparable: Whether values are comparable with those of before; if not, the history starts over.
+        comparable: True if values are comparable with those of before; if not, the history starts over.
         messages: What was found, nothing to worry about.
     """
 
@@ -84,7 +84,7 @@ class ShownImages:
 
     Attributes:
         tiles: RGB in [0, 1], [n, H, W, 3].
-        captions: Of each, such as its prompt; empty where there is nothing to say.
+        captions: Captions of each, such as its prompt; empty where there is nothing to say.
         nearest: The real image most similar to each, as `tiles`; None where none was looked for.
         distances: How far that is, as a multiple of what is usual between real images.
     """

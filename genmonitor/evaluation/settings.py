@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of evaluations: declared once, here, for monitors, commands, manifests and sweeps."""
+"""Settings of evaluations, declared once for monitors, commands, manifests and sweeps."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)
 
 
 def setting(default: Any, help: str, *, least: int | None = None, above: float | None = None, one_of: Any = ()) -> Any:
-    """Declare a setting: all that monitors, commands, manifests and sweeps need to know of it.
+    """Declare a setting for monitors, commands, manifests and sweeps.
 
     Args:
-        default: Its value if it is not given; None may be given only where that is the default.
-        help: Its meaning in one line, for the option of a command.
-        least: The smallest whole number that is allowed.
-        above: The largest number that is too small.
-        one_of: The words that are allowed.
+        default: Default value; None is allowed only if it is the default.
+        help: Meaning in one line, for the option of a command.
+        least: Smallest integer that is allowed.
+        above: Largest number that is too small.
+        one_of: Words that are allowed.
     """
     return field(default=default, metadata={"help": help, "least": least, "above": above, "one_of": one_of})
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """Everything that the values of an evaluator depend on: a frozen dataclass whose fields a manifest can hold.
+    """Everything on which the values of an evaluator depend: a frozen dataclass whose fields a manifest can hold.
 
-    A subclass declares each of its fields by `setting`. Its `of` resolves what a user may give.
+    A subclass declares each of its fields by `setting`. Its `of` resolves the values that a user gives.
     """
 
     @classmethod
     def of(cls, *args: Any, **given: Any) -> Self:
-        """Make the settings from what a user may give: a path in place of what the file holds, None for a default."""
+        """Make the settings from a user's values: a path may stand for the content of a file, None for a default."""
         return cls(*args, **{name: value for name, value in given.items() if value is not None})
 
     def arguments(self) -> dict[str, Any]:
@@ -63,12 +63,12 @@ class Settings:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def to_manifest(self) -> dict[str, Any]:
-        """Return the settings as plain Python that JSON and a checkpoint hold."""
+        """Return the settings as plain Python for JSON and checkpoints."""
         return {name: _to_plain(value) for name, value in self.arguments().items()}
 
     @classmethod
     def from_manifest(cls, saved: Mapping[str, Any]) -> Self:
-        """Make the settings from what `to_manifest` returned.
+        """Make the settings from the result of `to_manifest`.
 
         Raises:
             ValueError: If a setting is missing or unknown, or is a kernel of the user's own.
@@ -107,7 +107,7 @@ class SampleSettings(Settings):
     """Settings of an evaluator that has none of its own.
 
     Attributes:
-        n_samples: Generated images per evaluation.
+        n_samples: Number of generated images per evaluation.
     """
 
     n_samples: int
@@ -160,7 +160,7 @@ class RegionSettings(Settings):
             )
 
     def check_enough(self, n: int) -> None:
-        """Refuse fewer images than clusters can be found in."""
+        """Refuse fewer images than the search for clusters needs."""
         least = max(10, 2 * (self.n_clusters or 1), 2 * (self.batch_estimator or 0))
         if n < least:
             raise ValueError(
@@ -171,7 +171,7 @@ class RegionSettings(Settings):
 
 @dataclass(frozen=True, eq=False)
 class DiversitySettings(Settings):
-    """Settings of an evaluation of how varied generated images are; `DiversityMonitor` explains each at length.
+    """Settings of an evaluation of the diversity of generated images; `DiversityMonitor` explains each at length.
 
     Raises:
         ValueError: If a setting is out of its range, or needs prompts.
@@ -196,7 +196,7 @@ class DiversitySettings(Settings):
 
         Args:
             prompts: Strings, or class labels as integers; None for a generator without them.
-            n_samples: None for 1000, or for as many as the prompts need where that is more.
+            n_samples: Number of samples; None for 1000, or one per prompt if that is more.
             **given: Further settings by name.
         """
         rows = None if prompts is None else Prompts.from_any(prompts)
@@ -223,13 +223,13 @@ class DiversitySettings(Settings):
 
     @property
     def kernels(self) -> tuple[Kernel, Kernel]:
-        """The kernels of outputs and prompts."""
+        """Kernels of outputs and prompts."""
         return self.kernel, self.prompt_kernel or CosineKernel()
 
 
 @dataclass(frozen=True, eq=False)
 class DisagreementSettings(Settings):
-    """Settings of an evaluation of how far outputs differ from a reference's, and for which prompts.
+    """Settings of an evaluation of the disagreement of outputs with a reference, by prompt.
 
     `DisagreementMonitor` explains each at length.
 
@@ -257,10 +257,10 @@ class DisagreementSettings(Settings):
 
         Args:
             prompts: Strings, or class labels as integers.
-            n_samples: None for the first multiple of the number of prompts from 1000 on.
+            n_samples: Number of samples; None for the smallest multiple of the number of prompts from 1000 on.
             reference: "data", "start" or "previous".
-            **given: Further settings by name. `prompt_kernel=None` stands for the cosine where `kernel` is one. Else it
-                stands for a Gaussian, which keeps classes apart where the prompts are one-hot labels.
+            **given: Further settings by name. `prompt_kernel=None` stands for the cosine if `kernel` is one, else for a
+                Gaussian, which keeps classes apart if the prompts are one-hot labels.
         """
         rows = Prompts.from_any(prompts)
         if n_samples is None:
@@ -290,7 +290,7 @@ class DisagreementSettings(Settings):
 
 
 def check_has_no(**of_prompts: Any) -> None:
-    """Refuse what only prompts give a meaning."""
+    """Refuse settings that have a meaning only with prompts."""
     if given := [name for name, value in of_prompts.items() if value is not None]:
         raise ValueError(
             f"Expected `prompts` with `{given[0]}`, but got None. Give the prompts that the generator is conditioned "
@@ -299,7 +299,7 @@ def check_has_no(**of_prompts: Any) -> None:
 
 
 def check_prompts(prompts: object, n_samples: int) -> None:
-    """Refuse what is no prompts, and fewer samples than prompts."""
+    """Refuse invalid prompts, and fewer samples than prompts."""
     if not isinstance(prompts, Prompts):
         raise TypeError(f"Expected `prompts` to be Prompts, but got {type(prompts).__name__}. Make settings by `of`.")
     if n_samples < len(prompts):
@@ -310,7 +310,7 @@ def check_prompts(prompts: object, n_samples: int) -> None:
 
 
 def check_two_per_prompt(prompts: Prompts, n_samples: int) -> None:
-    """Refuse a prompt with a single sample, where samples of one prompt are compared."""
+    """Refuse a prompt with a single sample if samples of one prompt are compared."""
     prompt, fewest = Counter(prompts.named(range(n_samples))).most_common()[-1]
     if fewest < 2:
         raise ValueError(
@@ -320,7 +320,7 @@ def check_two_per_prompt(prompts: Prompts, n_samples: int) -> None:
 
 
 def _to_plain(value: Any) -> Any:
-    """Return a setting as plain Python; what is not plain says of which class it is."""
+    """Return a setting as plain Python; objects carry the name of their class."""
     if isinstance(value, Kernel):
         kind = type(value)
         known = getattr(kernels, kind.__name__, None) is kind
@@ -342,7 +342,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def _from_plain(name: str, value: Any) -> Any:
-    """Return what `_to_plain` was given."""
+    """Return the setting that `_to_plain` was given."""
     if not isinstance(value, dict) or name == "region_names":
         return value
     if "labels" in value:

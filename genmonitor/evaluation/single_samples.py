@@ -41,7 +41,7 @@ class SingleSamples:
         uncovered: Which real images are unlike any generated one; None of fewer than 16 real ones.
         copies: Pairs of a generated image and the real one that it copies, by their numbers, nearest first; empty where
             copies are no more than chance.
-        numbers: Of the generated images, by which findings name them.
+        numbers: Numbers of the generated images, by which findings name them.
         shown: By what is to be said of them, images [n, C, H, W].
     """
 
@@ -70,7 +70,7 @@ class SingleSamples:
             train: Those that may be copied; None for every second real one, beside which the others are held out.
             train_indices: Their numbers; None for their places.
             fake_indices: The numbers of the generated images.
-            aligned: As for `genmonitor.diagnose`.
+            aligned: Same as in `genmonitor.diagnose`.
         """
         among, held_out = (real[::2], real[1::2]) if train is None else (train.to(real.device), real)
         if min(map(len, (fake, among, held_out))) < MIN_SAMPLES:
@@ -119,7 +119,7 @@ class SingleSamples:
         """Name the strangest samples and where they are strange; a detail where chance brings such and as many.
 
         Args:
-            explained: Whether a fault is known that makes many samples strange; then a few by far the strangest count.
+            explained: True if a fault is known that makes many samples strange; then a few by far the strangest count.
         """
         p, windows, named = float(self.strange.p_value), self.strange.windows, []
         for i in self.strange.odd[:NAMED].tolist():

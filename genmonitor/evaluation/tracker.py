@@ -30,10 +30,10 @@ class Change:
     """A group that is worse than at its best.
 
     Attributes:
-        name: Of the group.
+        name: Name of the group.
         now: Its value.
         best: Its best value before.
-        epoch: Of the best.
+        epoch: Epoch of the best.
         p: Probability of so large a change by chance, for all groups together.
         since: Epoch since when it is worse without a break; None where that is not known.
     """
@@ -59,7 +59,7 @@ class Tracker(ABC):
 
     Attributes:
         best: Best value of each group.
-        epochs: Of the best.
+        epochs: Epochs of the best.
         standing: Groups that are far worse at the last evaluation and the one before, the surest first.
         recovered: Names that were among these until the last evaluation.
     """
@@ -93,7 +93,7 @@ class Tracker(ABC):
         """Return the groups that are worse than at their best by more than chance, the surest first.
 
         Args:
-            values: Of each group.
+            values: Values of each group.
             scores: By how many standard errors each is better than at its best; nan where nothing is known.
         """
         found = []
@@ -106,9 +106,9 @@ class Tracker(ABC):
         """Take in an evaluation; return the groups that deserve an alert from now on.
 
         Args:
-            values: As for `changes`.
-            scores: As for `changes`.
-            epoch: Of the evaluation.
+            values: Same as in `changes`.
+            scores: Same as in `changes`.
+            epoch: Epoch of the evaluation.
         """
         far, before = self.far(values), self._in_a_row
         changes = self.changes(values, scores)
@@ -135,9 +135,9 @@ class Tracker(ABC):
 
         Args:
             changes: The groups, the first in full.
-            epoch: Of the evaluation.
+            epoch: Epoch of the evaluation.
             area: From a name to what the finding is about.
-            keys: Of the values that have a curve, by name.
+            keys: Keys of the values that have a curve, by name.
         """
         if not changes:
             return []

@@ -2,7 +2,7 @@
 """CKA between all pairs of sites through the Taylor features of the Gaussian kernel.
 
 tr(K H L H) / n² is the squared Frobenius norm of the cross-covariance of the features of two sites. Rotated onto their
-principal axes, a site's features are a few strong and many weak ones; pairs too weak to matter are never multiplied.
+principal axes, a site has a few strong and many weak features. Pairs too weak to matter are never multiplied.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
     """Return the CKA of sites, each entry within the tolerance, or None if the product of Gram matrices costs less.
 
     Args:
-        values: [d, V, N]: sites, all of which vary; values per site; samples.
-        gamma: Of the Gaussian kernel.
-        tolerance: How far an entry may be from its exact value.
+        values: Values [d, V, N]: sites, all of which vary, by values per site, by samples.
+        gamma: Gamma of the Gaussian kernel.
+        tolerance: Largest error of an entry.
 
     Returns:
         [d, d], float64.
@@ -57,13 +57,14 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
 def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int) -> float:
     """Bound the error of any CKA entry when the Taylor features stop at a degree.
 
-    What is left out of a site's Gram matrix is at most (2γ|u||v|)^(p+1) / (p+1)! in each entry, a matrix of rank one
-    whose Frobenius norm goes with n · mean |u|^(2p+2); the features of degree 1 alone bound the whole from below.
+    The remainder of a site's Gram matrix is at most (2γ|u||v|)^(p+1) / (p+1)! in each entry. That is a matrix of rank
+    one, whose Frobenius norm is proportional to n · mean |u|^(2p+2). The features of degree 1 alone bound the whole
+    from below.
 
     Args:
         moment: Mean of |u|^(2 · degree + 2) per site [d].
         linear_norm: Frobenius norm of the covariance of the features of degree 1 per site [d].
-        gamma: Of the kernel.
+        gamma: Gamma of the kernel.
         degree: Highest degree kept.
     """
     dropped = (2 * gamma) ** (degree + 1) / math.factorial(degree + 1) * moment
@@ -75,7 +76,7 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
 
     Args:
         shifted: Values [d, V, N] of sites that vary, minus their mean.
-        gamma: Of the kernel.
+        gamma: Gamma of the kernel.
         tolerance: Upper limit of `taylor_bound`.
     """
     d, values, n = shifted.shape
@@ -95,9 +96,9 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
 
 
 def _cka_by_covariance(shifted: Tensor, gamma: float, degree: int) -> Tensor:
-    """Return the CKA by the covariance of the Taylor features of all sites, summed over a few images at a time.
+    """Return the CKA from the covariance of the Taylor features of all sites, summed over a few images at a time.
 
-    It costs more than products of principal levels, and takes no more memory for more images.
+    It costs more than products of principal levels, but its memory does not grow with the number of images.
     """
     d, values, n = shifted.shape
     size = d * taylor_size(values, degree)
@@ -127,15 +128,15 @@ def normalized(hsic: Tensor) -> Tensor:
 
 
 def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
-    """List the pairs of levels to multiply: those left out add up to less than the tolerance for any two sites.
+    """List the pairs of levels to multiply; the others add up to less than the tolerance for any two sites.
 
-    There are two candidates, and the shorter list is returned. One leaves out the weakest pairs, each of which adds at
-    most the product of its two levels' weights. The other leaves out all pairs with a level beyond the first r: of the
-    Gram matrices S + W of two sites, with |S + W| = 1, the products that involve W add at most 2 |W| + |W|².
+    The shorter of two lists is returned. One leaves out the weakest pairs, each of which adds at most the product of
+    the weights of its two levels. The other leaves out all pairs with a level beyond the first r. If S + W are the Gram
+    matrices of two sites, with |S + W| = 1, the products that involve W add at most 2 |W| + |W|².
 
     Args:
-        spectrum: Of each site [d, R], in descending order.
-        tolerance: What may be missing from an entry.
+        spectrum: Spectrum of each site [d, R], in descending order.
+        tolerance: Largest part that may be missing from an entry.
     """
     r = spectrum.shape[1]
     weight = _weights(spectrum).flatten()
@@ -152,10 +153,10 @@ def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: fl
     """Sum the squared products over pairs of levels for all pairs of sites, multiplying the upper triangle only.
 
     Args:
-        levels: [R, d, N] float64.
+        levels: Levels [R, d, N], float64.
         spectrum: Squared norms of the levels [d, R].
-        pairs: Of levels, both (k, l) and (l, k).
-        tolerance: What a pair may lose in float32; the others are multiplied in float64.
+        pairs: Pairs of levels, both (k, l) and (l, k).
+        tolerance: Largest error of a pair in float32; pairs that exceed it are multiplied in float64.
 
     Returns:
         [d, d], float64.
@@ -189,8 +190,9 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
     """Rotate each site's Taylor features onto their principal axes.
 
     Returns:
-        Levels [at most R, d, N], scaled so that CKA is the sum of squared products over pairs of levels: the strongest
-        ones, as many as the memory budget holds twice. Their whole spectrum [d, R], of norm 1, in descending order.
+        The strongest levels [at most R, d, N], as many as fit into the memory budget twice. They are scaled so that CKA
+        is the sum of squared products over pairs of levels. Then the whole spectrum [d, R], of norm 1, in descending
+        order.
     """
     d, values, n = shifted.shape
     size = taylor_size(values, degree)
@@ -209,7 +211,7 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
 
 
 def _levels_in_memory(shifted: Tensor) -> int:
-    """Return how many levels of site values [d, V, N] the memory budget holds twice."""
+    """Return the number of levels of site values [d, V, N] that fit into the memory budget twice."""
     d, _, n = shifted.shape
     return 2 * chunking.MEMORY_BUDGET // (torch.float64.itemsize * d * n)
 

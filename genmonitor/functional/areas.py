@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Areas of a discrepancy map: the connected pieces that hold what differs, the largest difference first."""
+"""Areas of a discrepancy map: connected pieces that differ, the largest difference first."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _NEIGHBORS = np.ones((3, 3), dtype=bool)
 
 
 def significant_areas(found: Mapping[str, Tensor]) -> list[Tensor]:
-    """Name the areas of an image in which generated images differ from real ones by more than chance.
+    """Return the areas of the image in which generated images differ from real ones by more than chance.
 
-    A window that touches a fault is significant, and so are pixels around the fault. An area is therefore what stands
-    out within them: the pixels whose logarithmic size lies in the upper half between chance and the peak. What remains
-    is cut into connected pieces; pieces that go round the border are one area, and one that holds most of the image is
-    all of it, as for a generator whose training has just begun.
+    A window that touches a fault is significant, and so are pixels around the fault. An area therefore holds only the
+    significant pixels whose logarithmic size lies in the upper half between chance and the peak. These are cut into
+    connected pieces. Pieces around the border are one area. An area that holds most of the image becomes the whole
+    image, as at the start of a training.
 
     Args:
-        found: What `discrepancy_map` returns: `map` and `p_map`, both [H, W].
+        found: Result of `discrepancy_map`: `map` and `p_map`, both [H, W].
 
     Returns:
-        Masks, bool [H, W] on the map's device, that of the largest sum of the map first; none if nothing differs.
+        Masks, bool [H, W] on the map's device, the largest sum of the map first; empty if nothing differs.
 
     Raises:
-        TypeError: If `map` or `p_map` is no tensor.
+        TypeError: If `map` or `p_map` is not a tensor.
         ValueError: If they are not of one shape [H, W].
 
     Example:
@@ -72,7 +72,7 @@ def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArray[np.bool_]]:
-    """Cut a mask into its connected pieces, the heaviest first, without those that are light beside it."""
+    """Cut a mask into its connected pieces, the heaviest first, without comparatively light ones."""
     from scipy.ndimage import label
 
     if mask.mean() >= MOST:
@@ -87,7 +87,7 @@ def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArra
 
 
 def largest_piece(mask: Tensor) -> Tensor:
-    """Return the connected piece of a mask [H, W] that has most pixels, gaps and all but large holes filled.
+    """Return the largest connected piece of a mask [H, W], with gaps and all but large holes filled.
 
     Example:
         >>> mask = torch.zeros(3, 9, dtype=torch.bool)
@@ -103,7 +103,7 @@ def largest_piece(mask: Tensor) -> Tensor:
 
 
 def within(mask: Tensor) -> list[Tensor]:
-    """Return an area, and the same without its outermost pixels, one after the other, while enough of it is left.
+    """Return an area and its successive erosions by one pixel, while enough of it is left.
 
     Example:
         >>> square = torch.zeros(9, 9, dtype=torch.bool)
@@ -127,7 +127,7 @@ def slices_of(mask: Tensor) -> tuple[slice, slice]:
 
 
 def grown(mask: Tensor, pixels: int) -> Tensor:
-    """Return a mask [H, W] that is larger by so many pixels, or smaller by as many if they are negative."""
+    """Return a mask [H, W] grown by a number of pixels, or shrunk if the number is negative."""
     if pixels < 0:
         return ~grown(~mask, -pixels)
     return F.max_pool2d(mask[None].float(), 2 * pixels + 1, 1, pixels)[0] > 0

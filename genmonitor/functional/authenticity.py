@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authenticity: how many generated samples are no copies of training samples."""
+"""Authenticity: share of generated samples that are not copies of training samples."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from genmonitor.linalg.neighbors import check_neighbors, distance_blocks, neighb
 
 
 def authenticity(fake: Tensor, real: Tensor) -> Tensor:
-    """Share of generated samples that are further from their nearest training sample than that is from its own nearest.
+    """Share of generated samples farther from their nearest training sample than that one is from its own nearest.
 
     Real samples held out from training get a share that grows with the dimension of the features. Of a normal
     distribution and 1000 training samples it is about 0.4 in 2 dimensions, 0.8 in 64, 0.87 in 768. In many dimensions
-    it grows with M too, in 64 from 0.78 of 250 to 0.83 of 4000: compare with theirs. Less than that says that training
-    samples are copied; a share near 1 may say that the generator misses the data. Several training samples may be
-    equally near, to within the rounding of float64. Then the one furthest from its own nearest counts: a copy of any is
-    a copy.
+    it also grows with M, in 64 dimensions from 0.78 at M = 250 to 0.83 at 4000. Compare with the share of held-out
+    samples: less suggests copies of training samples, and a share near 1 may mean that the generator misses the data.
+    If several training samples are equally near, to within the rounding of float64, the one farthest from its own
+    nearest counts: a copy of any is a copy.
 
     Args:
         fake: Features [N, D], N at least 2.
-        real: Features of training samples [M, D], M at least 2; those of other real samples could not be copied.
+        real: Features of training samples [M, D], M at least 2; other real samples cannot be copied.
 
     Returns:
         A float64 scalar in [0, 1].
@@ -53,8 +53,8 @@ def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> t
     """Compare with the training samples and their `neighbor_radii`, a block of pairs at a time.
 
     Returns:
-        The share; each generated sample's squared distance to its nearest training sample over that one's to its own
-        [N]; which that is [N].
+        The share. For each generated sample, its squared distance to its nearest training sample divided by that
+        sample's squared distance to its own nearest [N]. The index of the nearest training sample [N].
     """
     fake, real = fake.double(), real.double()
     margin = rounding(fake.shape[1])

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Centered kernel alignment between sites of an image, for all pairs of sites at once.
 
-tr(K H L H) / n² is a squared Frobenius norm of a cross-covariance of explicit features; the Gaussian kernel of one site
-has few Taylor features, because gamma is one over the distance of whole images. Where it has too many, and for other
-kernels, each site's centered Gram matrix is a long row and all pairs are one product of that matrix with itself.
+tr(K H L H) / n² is a squared Frobenius norm of a cross-covariance of explicit features. The Gaussian kernel of one site
+has few Taylor features, because gamma is the inverse distance of whole images. If it has too many, and for other
+kernels, each site's centered Gram matrix becomes a long row. All pairs are then one product of the matrix of these rows
+with itself.
 
-A row is held in pieces only: a few images against all later ones, in the precision of the images; the sums over the
-pieces are float64. The true centers are not known before the last piece: until then the kernel means over some images
-stand in for them, so that the correction of the products at the end is small.
+A row is held in pieces only: a few images against all later ones, in the precision of the images. The sums over the
+pieces are float64. The true centers are unknown before the last piece. Until then kernel means over some images replace
+them, so that the correction of the products at the end is small.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
     Args:
         x: Samples [N, D].
         y: Samples [N, E], row i belonging to row i of x.
-        kernel: None for a Gaussian; an open gamma is resolved for x and y separately.
+        kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved for x and y separately.
 
     Returns:
-        A scalar in [0, 1], float64: 1 for y = x, 0 where either is constant, and near 0 only for independent samples.
-        It is the plug-in estimator, biased upwards: independent scalars get about 3/N with the default kernel, 1/N with
-        one that is much wider than the data.
+        A float64 scalar in [0, 1]: 1 for y = x, 0 if either is constant, and near 0 only for independent samples. The
+        plug-in estimator is biased upwards: independent scalars get about 3/N with the default kernel, and 1/N with one
+        much wider than the data.
 
     Raises:
         ValueError: If the samples are fewer than 2 or not paired.
@@ -87,17 +88,17 @@ def pixel_cka(
     """Centered kernel alignment between all pairs of sites of a set of images.
 
     Args:
-        images: [N, C, H, W], N at least 2; integers are read as 0..255 and scaled to [0, 1] in float64.
-        kernel: None for a Gaussian. Its gamma is that of whole images.
+        images: Images [N, C, H, W], N at least 2; integers are read as 0..255 and scaled to [0, 1] in float64.
+        kernel: Kernel; None for a Gaussian. Its gamma is that of whole images.
         patch_size: Side of a site in pixels; it divides H and W.
-        tolerance: How far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
-            5e-7 whatever the tolerance.
-        batch_estimator: None for all images at once. m for the paper's estimator: the mean of the values over
-            consecutive mini-batches of m images (a shorter last one is not used), biased upwards by up to about 3/m.
+        tolerance: Largest error of an entry; a larger tolerance is faster. Rounding in float32 may add 5e-7 at any
+            tolerance.
+        batch_estimator: Mini-batch size m of the paper's estimator; None for all images at once. The paper's is the
+            mean over consecutive mini-batches (a shorter last one is not used), biased upwards by up to about 3/m.
 
     Returns:
-        Matrix [d, d], d = (H / patch_size) · (W / patch_size) sites in reading order, float64, entries in [0, 1]; rows
-        and columns of constant sites are zero.
+        Matrix [d, d] in float64 with entries in [0, 1], for d = (H / patch_size) · (W / patch_size) sites in reading
+        order. Rows and columns of constant sites are zero.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -131,7 +132,7 @@ def pixel_cka(
 
 
 def cka_images(images: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Check images [N, C, H, W]; integers become float64: float32 moves gray levels by 1e-5 of their distance."""
+    """Check images [N, C, H, W]; integers become float64, since float32 moves gray levels by 1e-5 of their distance."""
     x = check_images("images", images, shape)
     return x if plain(images).is_floating_point() else images.double() / 255
 
@@ -176,11 +177,11 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
     """Return HSIC between all sites, up to one factor.
 
     Args:
-        values: [d, V, N] sites, values per site, samples.
-        kernel: With its gamma.
+        values: Values [d, V, N]: sites, by values per site, by samples.
+        kernel: Kernel with its gamma set.
 
     Returns:
-        [d, d], float64.
+        HSIC [d, d], float64.
     """
     d, _, n = values.shape
     shift: Tensor | int = values.mean(2, keepdim=True, dtype=torch.float64).to(values) if kernel.shift_invariant else 0
@@ -214,7 +215,7 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
 
 
 def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
-    """Return what each row and each column of a site's Gram matrix is lowered by to center it roughly [d, N]."""
+    """Return the offsets [d, N] of rows and columns that roughly center the Gram matrix of each site."""
     d, n, _ = points.shape
     # images over which the preliminary centers are averaged
     chosen = range(0, n, -(-n // 32))
@@ -231,7 +232,7 @@ def _centered_gram(k: Tensor) -> Tensor:
 
 
 def check_cka_arguments(kernel: Kernel | None, patch_size: int, tolerance: float, batch_estimator: int | None) -> None:
-    """Refuse arguments of the CKA of pixels that no images could make right."""
+    """Refuse arguments of the CKA of pixels that are invalid for any images."""
     check_kernel("kernel", kernel, with_gamma=True)
     check_at_least("patch_size", patch_size, 1)
     check_positive("tolerance", tolerance)
@@ -240,7 +241,7 @@ def check_cka_arguments(kernel: Kernel | None, patch_size: int, tolerance: float
 
 
 def check_patches(name: str, images: Tensor, patch_size: int) -> None:
-    """Refuse images that patches of that size do not tile."""
+    """Refuse images that patches of this size do not tile."""
     h, w = images.shape[2:]
     if h % patch_size or w % patch_size:
         raise ValueError(f"Expected `patch_size` to divide the size {h}×{w} of `{name}`, but got {patch_size}.")

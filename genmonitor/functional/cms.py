@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cosine mean similarity: how well one distribution is met by another, region by region of an image."""
+"""Cosine mean similarity of two distributions, region by region of an image."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ def cosine_mean_similarity(
     block_size: int | None = None,
     unbiased: bool = False,
 ) -> Tensor | dict[str, Tensor]:
-    """Cosine of the angle between two mean embeddings, ⟨μ_X, μ_Y⟩ / (‖μ_X‖ ‖μ_Y‖): 1 where the distributions agree.
+    """Cosine of the angle between two mean embeddings, ⟨μ_X, μ_Y⟩ / (‖μ_X‖ ‖μ_Y‖): 1 if the distributions agree.
 
-    If the clusters of a partition are independent, the image's value is the product of the clusters' (Theorem 1), so
-    their logarithms say which region contributes most to the loss. All of them together must be independent: that any
-    two have a CKA of 0 is not enough. A product far above the image's value is the sign that they are not; what
-    differs is then how regions go together, and no single region shows it.
+    If the clusters of a partition are independent, the image's value is the product of the clusters' values (Theorem
+    1). Their logarithms then show which region contributes most to the loss. The clusters must be jointly independent;
+    a CKA of 0 for all pairs is not enough. A product far above the image's value indicates dependence: the difference
+    then lies in the combination of regions, and no single region shows it.
 
     Args:
         fake: Images [N, C, H, W], or features [N, D] without a partition.
         real: Images [M, C, H, W] or features [M, D]; M need not be N.
-        kernel: None for a Gaussian; a kernel without gamma takes it from `real`. One gamma serves all clusters.
-        partition: Which cluster each pixel belongs to.
-        block_size: None for all samples at once; b for the paper's estimator, the mean of the values over all pairs of
-            a block of b fake and a block of b real samples.
-        unbiased: Leave the diagonal out of the squared norms. Default False, the paper's plug-in estimator, which stays
-            in [0, 1] and whose bias is about 1/N: values at different N, M or `block_size` must not be compared.
+        kernel: Kernel; None for a Gaussian. A gamma that is not given comes from `real`. All clusters share one gamma.
+        partition: Clusters of pixels.
+        block_size: Block size b of the paper's estimator, the mean over all pairs of a block of b fake and a block of b
+            real samples. None for all samples at once.
+        unbiased: True to leave the diagonal out of the squared norms. False, the default, is the paper's plug-in
+            estimator, which stays in [0, 1] and has a bias of about 1/N. Values at different N, M or `block_size` are
+            then not comparable.
 
     Returns:
-        A float64 scalar; with a partition a dictionary of them: `image`; `product` of all regions; `cluster_1`, …, and
-        `constant` for label 0; `share_1`, …, `share_constant`, each region's part of the logarithm of the product,
-        summing to 1 (all 0 where every value is 1); `violations`, how many regions lie below the image (Corollary 1:
-        none does where the clusters are independent).
+        A float64 scalar; with a partition a dictionary of float64 scalars. `image` is the whole, `product` the product
+        of all regions, `cluster_1`, … the clusters and `constant` label 0. `share_1`, …, `share_constant` are the
+        regions' parts of the logarithm of the product, which sum to 1 (all are 0 if every value is 1). `violations` is
+        the number of regions below the image, 0 if the clusters are independent (Corollary 1).
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, samples are fewer than 2 or do not fill whole blocks, or
             the partition is of another size.
 
@@ -65,7 +66,7 @@ def cosine_mean_similarity(
 
 
 def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tensor | dict[str, Tensor]:
-    """Put the value together from the means of the kernel."""
+    """Compute the value from the means of the kernel."""
     check_positive_norms(torch.cat([means.within_fake, means.within_real], 1))
     norms = means.within_fake[:, :, None] * means.within_real[:, None, :]
     values = (means.across / norms.sqrt()).mean((1, 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrepancy map: where in the image generated ones differ from real ones, without regions found beforehand."""
+"""Discrepancy map: shows where generated images differ from real ones, without regions found beforehand."""
 
 from __future__ import annotations
 
@@ -28,36 +28,35 @@ UNRESOLVED = 1e-6
 def discrepancy_map(
     fake: Tensor, real: Tensor, *, sides: Sequence[int] = SIDES, num_permutations: int = NUM_PERMUTATIONS, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Size of the difference between generated and real images at each pixel, and its p-value, at one level for all.
+    """Size of the difference between generated and real images at each pixel, with p-values at one level for all.
 
-    At each pixel, of the images (structure) and of the images whitened (texture, `linalg.whitening`), the empirical
-    characteristic functions of both sides are compared at two frequencies. Their squared difference, in units of its
-    variance, is an MMD² by an additive kernel. Its sum over every window of some sides is standardized over random
+    At each pixel the empirical characteristic functions of both sides are compared at two frequencies, for the images
+    (structure) and for the whitened images (texture, see `linalg.whitening`). Their squared difference, in units of its
+    variance, is an MMD² with an additive kernel. Its sum over every window of some sides is standardized over random
     splits of the pooled samples. The largest over all windows, sides and views gives one level for the whole map
     (Westfall and Young). Real images in place of generated ones have some pixel with p <= 0.05 in at most 5 % of the
     evaluations. That holds at any seed, if both sides are exchangeable under the hypothesis, as in `two_sample_test`.
 
-    What the map shows is the size of the difference: by how many standard deviations under no difference a pixel's
-    discrepancy exceeds its mean, both taken from the splits without the observed one, so that it does not saturate;
-    the geometric mean over both views and windows of 1 (twice) and 3 pixels. So the peak is where pixels themselves
-    differ, and edges around them, which only texture sees, count for less.
+    The map shows the size of the difference: the number of standard deviations by which a pixel's discrepancy exceeds
+    its mean under no difference. Mean and standard deviation come from the splits without the observed one, so that the
+    map does not saturate. The size is the geometric mean over both views and windows of 1 (twice) and 3 pixels. The
+    peak is therefore where pixels themselves differ; edges around them, visible only as texture, count less.
 
     Args:
         fake: Images [N, C, H, W]; N at least 8.
-        real: Images [M, C, H, W]; M need not be N, but is at least 8 too.
-        sides: Of the windows, in pixels. Images with more than 48 pixels a side are seen in at most 48 cells a side,
-            whose characteristic functions are means over their pixels; sides then count cells.
-        num_permutations: Random splits that the observed one is compared with, B >= 19. The smallest p-value is
-            1 / (B + 1).
-        seed: Of the splits, which the samples decide too, as in `two_sample_test`.
+        real: Images [M, C, H, W]; M at least 8, and need not be N.
+        sides: Sides of the windows, in pixels. Larger images are divided into at most 48 cells a side, whose
+            characteristic functions are means over their pixels; sides then count cells.
+        num_permutations: Number B of random splits, at least 19. The smallest p-value is 1 / (B + 1).
+        seed: Seed of the splits, which also depend on the samples, as in `two_sample_test`.
 
     Returns:
-        A dictionary of float64 tensors on the samples' device: `map` [H, W], at least 0, where 1 is about what chance
-        gives; `p_map` [H, W] in [1 / (B + 1), 1], of each pixel the smallest p-value of the windows that hold it; `p`,
-        the smallest of all. Images that all agree have a map of 0 and p = 1.
+        A dictionary of float64 tensors on the samples' device. `map` [H, W] is at least 0, where chance gives about 1.
+        `p_map` [H, W] in [1 / (B + 1), 1] is the smallest p-value of the windows that contain each pixel, and `p` the
+        smallest of all. Images that all agree have a map of 0 and p = 1.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, images are fewer than 8, or an argument is out of range.
 
     References:
@@ -98,7 +97,7 @@ def discrepancy_map(
 
 
 def check_map_arguments(sides: Sequence[int], num_permutations: int, seed: int) -> None:
-    """Refuse arguments that no images could make right."""
+    """Refuse arguments that are invalid for any images."""
     if isinstance(sides, str) or not isinstance(sides, Sequence) or not sides:
         raise ValueError(f"Expected `sides` as one or more whole numbers above 0, but got {sides!r}.")
     for side in sides:
@@ -107,15 +106,15 @@ def check_map_arguments(sides: Sequence[int], num_permutations: int, seed: int) 
 
 
 def cell_discrepancies(images: Tensor, blocks: Blocks) -> Tensor:
-    """Return how far apart the sides of each split are in each cell of the image.
+    """Return the discrepancy of the sides of each split in each cell of the image.
 
     Args:
-        images: [N, C, H, W], block after block, as `blocks.take` returns them.
-        blocks: What the splits are of.
+        images: Images [N, C, H, W], block after block, as `blocks.take` returns them.
+        blocks: Blocks with their splits.
 
     Returns:
-        float64 [1 + S, rows, columns]: the sum over channels and characteristic functions of the squared difference of
-        their means, in units of their variance.
+        Sums [1 + S, rows, columns] over channels and characteristic functions of the squared difference of their means,
+        in units of their variance, float64.
     """
     cell = _cell(*images.shape[2:])
     mean = float64_sum(images, 0) / len(images)
@@ -146,13 +145,13 @@ def _row_of_cells(images: Tensor, mean: Tensor, scale: Tensor, blocks: Blocks, c
 
 
 def size_of_difference(views: Sequence[Tensor]) -> Tensor:
-    """Return by how many standard deviations of the other splits the observed one exceeds their mean in each cell.
+    """Return the excess of the observed split over the others in each cell, in standard deviations of these.
 
     Args:
         views: Discrepancies [S, rows, columns] of each view, the observed split first.
 
     Returns:
-        [rows, columns], at least 0: the geometric mean over views and windows, each of size one more than it is.
+        Sizes [rows, columns], at least 0: the geometric mean of one plus the size, over views and windows.
     """
     sizes = []
     # sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault; one cell counts twice
@@ -166,11 +165,11 @@ def size_of_difference(views: Sequence[Tensor]) -> Tensor:
 
 
 def smallest_p_values(views: Sequence[Tensor], sides: Sequence[int]) -> Tensor:
-    """Return of each cell the smallest p-value of the windows that hold it, with one level for all views and windows.
+    """Return the smallest p-value of the windows that contain each cell, at one level for all views and windows.
 
     Args:
         views: Discrepancies [S, rows, columns] of each view, the observed split first.
-        sides: Of the windows, in cells.
+        sides: Sides of the windows, in cells.
     """
     shape = views[0].shape[1:]
     windows = [(side, standardized(window_sums(view, side))) for side, view in product(sides, views)]
@@ -186,7 +185,7 @@ def smallest_p_values(views: Sequence[Tensor], sides: Sequence[int]) -> Tensor:
 
 
 def window_sums(x: Tensor, side: int) -> Tensor:
-    """Sum over every square window inside the last two dimensions; where these are smaller, it is clipped to them.
+    """Sum over every square window in the last two dimensions, clipped to them if they are smaller.
 
     Example:
         >>> window_sums(torch.tensor([[[1, 2, 3]]]), 2)
@@ -199,13 +198,13 @@ def window_sums(x: Tensor, side: int) -> Tensor:
 
 
 def standardized(sums: Tensor) -> Tensor:
-    """Subtract the mean over the splits and divide by their standard deviation; -inf where all splits give the same."""
+    """Subtract the mean over the splits and divide by their standard deviation; -inf where all splits are equal."""
     mean, spread = sums.mean(0), sums.std(0, correction=0)
     return ((sums - mean) / spread).masked_fill(spread <= UNRESOLVED * mean.max(), -math.inf)
 
 
 def _parts(images: Tensor, size: int) -> Iterator[slice]:
-    """Cut images into some at a time, which are whole blocks of so many."""
+    """Cut images into parts that are whole blocks."""
     blocks = in_cache(len(images) // size, 8 * size * images[0].numel())
     return (slice(size * some.start, size * some.stop) for some in blocks)
 
@@ -221,13 +220,13 @@ def _waves(x: Tensor, cell: int) -> Tensor:
 
 
 def _variances(like: Tensor) -> Tensor:
-    """Return those of the waves for a standard normal variable [waves, 1, 1]."""
+    """Return the variances of the waves of a standard normal variable [waves, 1, 1]."""
     out = [v / 2 for f in FREQUENCIES for v in ((1 - math.exp(-(f**2))) ** 2, 1 - math.exp(-2 * f**2))]
     return like.new_tensor(out)[:, None, None]
 
 
 def _mean_of_windows(x: Tensor, side: int, shape: torch.Size) -> Tensor:
-    """Return of each cell the mean over the windows that hold it, each of which has a value in `x`."""
+    """Return the mean of `x` over the windows that contain each cell."""
     rows, columns = _clipped(side, shape)
     padded = F.pad(torch.stack([x, torch.ones_like(x)]), (columns - 1, columns - 1, rows - 1, rows - 1))
     total, count = F.avg_pool2d(padded, (rows, columns), stride=1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Means of a kernel over all pairs of samples, for the whole image and every region of it in one pass.
 
-And the dispersion of one set: one minus such a mean, with each sample's part in it.
+Also the dispersion of one set: one minus such a mean, with the influence of each sample.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class KernelMeans(NamedTuple):
     """Means of a kernel over the pairs of two sets, in pairs of blocks; the whole comes before its regions.
 
     Attributes:
-        across: Pairs of a fake and a real sample [1 + regions, A, B], float64.
-        within_fake: Pairs within each fake block [1 + regions, A].
-        within_real: Pairs within each real block [1 + regions, B].
-        fake_block: Samples in a fake block.
-        real_block: Samples in a real block.
+        across: Means over pairs of a fake and a real sample [1 + regions, A, B], float64.
+        within_fake: Means over pairs within each fake block [1 + regions, A].
+        within_real: Means over pairs within each real block [1 + regions, B].
+        fake_block: Number of samples in a fake block.
+        real_block: Number of samples in a real block.
     """
 
     across: Tensor
@@ -37,7 +37,7 @@ class KernelMeans(NamedTuple):
     real_block: int
 
     def without_diagonal(self) -> KernelMeans:
-        """Leave out the pairs of a sample with itself, whose kernel is 1: squared norms without bias."""
+        """Leave out the pairs of a sample with itself, whose kernel is 1, for squared norms without bias."""
         fake, real = self.fake_block, self.real_block
         within_fake = (self.within_fake * fake - 1) / (fake - 1)
         within_real = (self.within_real * real - 1) / (real - 1)
@@ -45,7 +45,7 @@ class KernelMeans(NamedTuple):
 
     @classmethod
     def of_sums(cls, within_fake: PairSums, across: PairSums, within_real: PairSums) -> KernelMeans:
-        """Take the means from the sums of the kernel that serves all groups, see `GroupKernels.gamma`."""
+        """Compute the means from the sums of the kernel that all groups share, see `GroupKernels.gamma`."""
         n, m = across.rows.shape[1], across.columns.shape[1]
         sums = (across.own, n * m), (within_fake.own, n * n), (within_real.own, m * m)
         means = [1 + own / pairs for own, pairs in sums if own is not None]
@@ -66,10 +66,10 @@ def kernel_means(
     Args:
         fake: Samples [N, ...], float32 or float64.
         real: Samples [M, ...].
-        kernel: With its gamma set; one that factorizes with a `partition`.
-        partition: The regions of images; None for the whole alone.
-        block_size: Samples per block, dividing N and M; None for one block.
-        within_real: The means of the real side alone where they are known already.
+        kernel: Kernel with its gamma set; it must factorize if there is a `partition`.
+        partition: Regions of images; None for the whole alone.
+        block_size: Number of samples per block, dividing N and M; None for one block.
+        within_real: Means of the real side alone, if already known.
     """
     fake_block, real_block = block_size or len(fake), block_size or len(real)
     if within_real is None:
@@ -80,13 +80,13 @@ def kernel_means(
 
 
 def means_within(x: Tensor, kernel: Kernel, partition: PixelPartition | None, size: int) -> Tensor:
-    """Average the kernel over the pairs within each block, a sample with itself among them: [1 + regions, A].
+    """Average the kernel over the pairs within each block, including a sample with itself: [1 + regions, A].
 
     Args:
         x: Samples [N, ...].
-        kernel: With its gamma set.
-        partition: As for `kernel_means`.
-        size: Samples in a block.
+        kernel: Kernel with its gamma set.
+        partition: Same as in `kernel_means`.
+        size: Number of samples in a block.
     """
     kernels = GroupKernels.single(kernel, x, partition)
     return 1 + torch.cat([kernels.sums(block).totals for block in x.split(size)], 1) / size**2
@@ -95,10 +95,10 @@ def means_within(x: Tensor, kernel: Kernel, partition: PixelPartition | None, si
 def check_two_samples(
     fake: Tensor, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None, block_size: int | None
 ) -> tuple[Tensor, Tensor, Kernel]:
-    """Check the two sides of a comparison and give them the kernel that they are compared by.
+    """Check the two sides of a comparison and resolve their kernel.
 
     Returns:
-        Both sides, still in their shape, and the kernel with its gamma set from the real side.
+        Both sides, in their shape, and the kernel with its gamma set from the real side.
     """
     real, fake = check_sides({"real": real, "fake": fake}, partition)
     check_estimator(kernel, partition, block_size)
@@ -108,7 +108,7 @@ def check_two_samples(
 
 
 def check_sides(samples: Mapping[str, Tensor], partition: PixelPartition | None, minimum: int = 2) -> list[Tensor]:
-    """Check the sides of a comparison, the first one's shape being that of all, and give them one dtype."""
+    """Check the sides of a comparison, which must have the shape of the first, and give them one dtype."""
     check_estimator(None, partition, None)
     sides: list[Tensor] = []
     for name, given in samples.items():
@@ -121,7 +121,7 @@ def check_sides(samples: Mapping[str, Tensor], partition: PixelPartition | None,
 
 
 def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, block_size: int | None) -> None:
-    """Refuse arguments that no samples could make right."""
+    """Refuse arguments that are invalid for any samples."""
     check_kernel("kernel", kernel)
     if partition is not None and not isinstance(partition, PixelPartition):
         raise ValueError(
@@ -139,11 +139,11 @@ def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, blo
 
 
 class Dispersion(NamedTuple):
-    """How spread samples are.
+    """Dispersion of samples.
 
     Attributes:
-        value: One minus the mean kernel of two different samples: 0 where all are the same, float64.
-        influence: Of each sample on it [N], of mean 0: by how much a unit of its weight changes the value.
+        value: One minus the mean kernel of two different samples, float64; 0 if all are the same.
+        influence: Influence of each sample [N], of mean 0: the change of the value per unit of its weight.
     """
 
     value: Tensor
@@ -151,26 +151,26 @@ class Dispersion(NamedTuple):
 
     @property
     def standard_error(self) -> Tensor:
-        """The jackknife's standard error of the value."""
+        """Jackknife standard error of the value."""
         return (self.influence.var() / len(self.influence)).sqrt()
 
 
 def kernel_dispersion(x: Tensor, kernel: Kernel) -> Dispersion:
-    """Measure how spread samples are, without bias, with the influence of each sample.
+    """Measure the dispersion of samples without bias, with the influence of each sample.
 
     The value is that of the kernel of two samples, 1 - E k(X, X'), a U-statistic: it does not grow with their number.
-    With the cosine kernel it is half the mean squared distance of samples of length one. Influences are the
-    jackknife's, (N - 1) times what the value loses without a sample, as in `mmd_influence`.
+    With the cosine kernel it is half the mean squared distance of samples of length one. Influences are those of the
+    jackknife: (N - 1) times the loss of the value without a sample, as in `mmd_influence`.
 
     Args:
         x: Samples [N, D]; N at least 3.
-        kernel: With its gamma set.
+        kernel: Kernel with its gamma set.
 
     Returns:
         The value, in [0, 1] for a kernel in [0, 1] and up to 1 + 1 / (N - 1) for the cosine, and the influences.
 
     Raises:
-        TypeError: If x is no tensor of real numbers.
+        TypeError: If x is not a tensor of real numbers.
         ValueError: If the samples are fewer than 3, not finite, or the kernel has no gamma.
 
     References:

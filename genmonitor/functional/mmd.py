@@ -17,16 +17,17 @@ def maximum_mean_discrepancy(
     Args:
         fake: Images [N, C, H, W] or features [N, D].
         real: Images [M, C, H, W] or features [M, D]; M need not be N.
-        kernel: None for a Gaussian; a kernel without gamma takes it from `real`.
-        block_size: None for all samples at once; b averages over all pairs of a block of b fake and b real samples.
-        unbiased: Leave the diagonals out; the value may then be slightly negative. False gives the plug-in, which is
-            never negative and biased upwards by about 1/N.
+        kernel: Kernel; None for a Gaussian. A gamma that is not given comes from `real`.
+        block_size: Block size b to average over all pairs of a block of b fake and b real samples; None for all samples
+            at once.
+        unbiased: True to leave the diagonals out; the value may then be slightly negative. False for the plug-in
+            estimator, which is never negative and biased upwards by about 1/N.
 
     Returns:
-        A float64 scalar; 0 where the distributions agree, at most 2.
+        A float64 scalar, at most 2; 0 if the distributions agree.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, or samples are fewer than 2 or do not fill whole blocks.
 
     References:
@@ -46,5 +47,5 @@ def maximum_mean_discrepancy(
 
 
 def mmd_from_means(means: KernelMeans) -> Tensor:
-    """Put the value of the whole together from the means of the kernel."""
+    """Compute the value of the whole from the means of the kernel."""
     return (means.within_fake[0, :, None] + means.within_real[0, None, :] - 2 * means.across[0]).mean()

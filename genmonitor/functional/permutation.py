@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permutation tests: blocks of samples change sides, and all groups that are tested share one level.
+"""Permutation tests: blocks of samples change sides, and all tested groups share one level.
 
 The samples of each side are shuffled and cut into blocks of one size. Under the hypothesis the blocks are exchangeable,
-so the level is exact, as it is for single samples. A statistic needs sums over blocks alone, which are computed once.
+so the level is exact, as for single samples. A statistic only needs sums over blocks, which are computed once.
 
 References:
     Domingo-Enrich, Dwivedi and Mackey, "Compress Then Test: Powerful Kernel Testing in Near-linear Time", AISTATS 2023,
@@ -42,10 +42,11 @@ class Blocks(NamedTuple):
     """Samples of both sides in blocks of one size, and the splits of the blocks.
 
     Attributes:
-        fake: The order of the fake samples [N], block after block; what fills no block comes last.
-        real: The order of the real samples [M].
-        size: Samples in a block.
-        splits: Blocks that a split calls fake, bool [1 + permutations, fake + real blocks]; the observed one first.
+        fake: Order of the fake samples [N], block after block; samples that do not fill a block come last.
+        real: Order of the real samples [M].
+        size: Number of samples in a block.
+        splits: Blocks on the fake side of each split, bool [1 + permutations, fake + real blocks]; the observed split
+            first.
     """
 
     fake: Tensor
@@ -57,15 +58,15 @@ class Blocks(NamedTuple):
     def of(cls, fake: Tensor, real: Tensor, num_permutations: int = NUM_PERMUTATIONS, seed: int = 0) -> Blocks:
         """Cut both sides into blocks, and draw the splits.
 
-        The blocks of a side depend on its own values and the seed alone, so those of the real side are constant for a
-        run. The splits depend on both sides: at one seed for all samples they would stand fixed relative to the order
-        of the values, and each seed would have a level of its own, 2.5 to 8 % for 5 %.
+        The blocks of a side depend only on its own values and the seed, so those of the real side are constant for a
+        run. The splits depend on both sides. If they depended on the seed alone, they would be fixed relative to the
+        order of the values. The level of 5 % would then be between 2.5 and 8 %, depending on the seed.
 
         Args:
             fake: Images [N, C, H, W] or features [N, D].
-            real: [M, ...].
-            num_permutations: Random splits.
-            seed: Of the blocks and the splits.
+            real: Real samples [M, ...].
+            num_permutations: Number of random splits.
+            seed: Seed of the blocks and the splits.
 
         Example:
             >>> blocks = Blocks.of(torch.randn(120, 3), torch.randn(1000, 3), num_permutations=99)
@@ -84,29 +85,29 @@ class Blocks(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Blocks of the fake and of the real side."""
+        """Number of blocks of the fake and of the real side."""
         fake = int(self.splits[0].sum())
         return fake, self.splits.shape[1] - fake
 
     def weights(self, device: torch.device) -> Tensor:
-        """Return what each split weighs a block by: 1 over the fake or -1 over the real ones, float64 [blocks, splits].
+        """Return the weight of each block in each split, 1 / fake or -1 / real blocks: float64 [blocks, splits].
 
-        They sum to 0, so that a constant added to a kernel changes nothing.
+        They sum to 0, so a constant added to a kernel changes nothing.
         """
         fake, real = self.counts
         return torch.tensor([-1 / real, 1 / fake], dtype=torch.float64)[self.splits.T.long()].to(device)
 
     def take(self, fake: Tensor, real: Tensor) -> Tensor:
-        """Return the samples that take part, block after block, the fake ones first: [blocks * size, ...]."""
+        """Return the samples in blocks, block after block, the fake ones first: [blocks * size, ...]."""
         sides = zip((fake, real), (self.fake, self.real), self.counts, strict=True)
         return torch.cat([x.detach()[order[: count * self.size].to(x.device)] for x, order, count in sides])
 
     def means(self, values: Tensor) -> Tensor:
-        """Return the mean of each block: float64 [blocks, ...], from values of the samples of `take`."""
+        """Return the mean of each block from the values of the samples of `take`: float64 [blocks, ...]."""
         return values.double().unflatten(0, (-1, self.size)).mean(1)
 
     def differences(self, values: Tensor) -> Tensor:
-        """Return the mean of the blocks called fake less that of the others: float64 [splits, ...], as for `means`."""
+        """Return the mean of the fake blocks minus that of the real ones in each split: float64 [splits, ...]."""
         means = self.means(values)
         return (self.weights(means.device).T @ means.flatten(1)).unflatten(1, means.shape[1:])
 
@@ -125,13 +126,13 @@ class Blocks(NamedTuple):
 
 @lru_cache(maxsize=8)  # tests of the same images ask for the same ones; 1 MB each for 1000 samples
 def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
-    """Return splits drawn uniformly, true for the n that they call fake: bool [count, total], which stays unchanged."""
+    """Return splits drawn uniformly, true for the n on the fake side: bool [count, total], which must not be changed."""
     numbers = torch.rand(count, total, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return numbers.argsort(1) < n
 
 
 def standardized(statistics: Tensor) -> Tensor:
-    """Return statistics [..., S] in standard deviations over the splits; -inf where they are the same for all.
+    """Return statistics [..., S] in standard deviations over the splits; -inf where all splits are equal.
 
     Example:
         >>> standardized(torch.tensor([[1.0, 3.0], [2.0, 2.0]]))
@@ -143,19 +144,19 @@ def standardized(statistics: Tensor) -> Tensor:
 
 
 def familywise_p_values(statistics: Tensor) -> Tensor:
-    """Return the p-value of the first split for each group, with one level for all of them.
+    """Return the p-value of the first split for each group, at one level for all groups.
 
     Args:
-        statistics: [groups, S], one column per split, the observed one first.
+        statistics: Statistics [groups, S], one column per split, the observed one first.
 
     Returns:
-        float64 [groups].
+        P-values [groups], float64.
     """
     return (statistics.amax(0) >= statistics[:, :1] - TIE).double().mean(1)
 
 
 def check_permutations(num_permutations: int, seed: int) -> None:
-    """Refuse numbers that no samples could make right."""
+    """Refuse numbers that are invalid for any samples."""
     check_at_least("seed", seed, 0)
     if check_at_least("num_permutations", num_permutations, 1) < MIN_PERMUTATIONS:
         raise ValueError(
@@ -165,9 +166,9 @@ def check_permutations(num_permutations: int, seed: int) -> None:
 
 
 def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
-    """Return an order of samples that their values and the seed decide, on their device, and a number for the values.
+    """Return an order of the samples that depends on their values and the seed, and a number for the values.
 
-    Neither depends on the order in which samples come, on their dtype, or on the last bits of their values.
+    Neither depends on the given order of the samples, their dtype, or the last bits of their values.
     """
     flat = samples.detach().flatten(1)
     direction = torch.randn(flat.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))

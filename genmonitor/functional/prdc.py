@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Precision, recall, density and coverage: which samples lie among the nearest neighbors of the other side."""
+"""Precision, recall, density and coverage, by samples among the nearest neighbors of the other side."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from genmonitor.linalg.neighbors import check_neighbors, distance_blocks, neighb
 
 
 def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5) -> dict[str, Tensor]:
-    """Fidelity and diversity by nearest neighbors; a sample's ball reaches to its k-th nearest neighbor on its side.
+    """Fidelity and diversity by nearest neighbors. A sample's ball reaches to its k-th nearest neighbor on its side.
 
     Precision: fraction of fake samples in the ball of any real one. Recall: fraction of real samples in the ball of any
     fake one. Density: number of real balls that a fake sample lies in, over k, on average; it may exceed 1, since dense
-    real samples count for more. Coverage: fraction of real samples whose ball contains a fake one. Balls are open: what
-    lies as far away as the k-th neighbor, to within the rounding of float64, is outside.
-    Values at different N, M or k must not be compared.
+    real samples count for more. Coverage: fraction of real samples whose ball contains a fake one. Balls are open:
+    samples as far away as the k-th neighbor, to within the rounding of float64, are outside. Values at different N, M
+    or k are not comparable.
 
     Args:
         fake: Features [N, D], N above k.
-        real: Features [M, D], M above k; it need not be N.
+        real: Features [M, D], M above k; M need not be N.
         k: Number of neighbors.
 
     Returns:
-        float64 scalars `precision`, `recall`, `density`, `coverage`; all but density in [0, 1].
+        Float64 scalars `precision`, `recall`, `density`, `coverage`; all but density in [0, 1].
 
     Raises:
         TypeError: If a side is not a tensor of real numbers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompt fidelity: how close images are to their prompts, beside images of other prompts; which are ignored."""
+"""Prompt fidelity: similarity of images to their prompts and to other prompts, and the prompts that are ignored."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from genmonitor.functional.permutation import MIN_SAMPLES
 
 
 class PromptFidelity(NamedTuple):
-    """What `prompt_fidelity` found of P prompts; scores are 100 times a cosine, in [-100, 100].
+    """Result of `prompt_fidelity` for P prompts; scores are 100 times a cosine, in [-100, 100].
 
     Attributes:
-        score: Mean over all images with their own prompts, float64 scalar: CLIPScore, which never shows less than 0.
-        shuffled: Mean over all images with all prompts but their own, float64 scalar: what images that ignore their
-            prompts get.
+        score: Mean over all images with their own prompts, float64 scalar: CLIPScore, but not clipped at 0.
+        shuffled: Mean over all images with all prompts but their own, float64 scalar: the score of images that ignore
+            their prompts.
         by_prompt: Mean over the images of each prompt, float64 [P].
-        of_others: Mean over the images of all other prompts, with each prompt, float64 [P].
-        p_value: Of a prompt's images being no closer to it than those of other prompts (Mann-Whitney, one-sided),
-            float64 [P] on the CPU; NaN for a prompt with fewer than 8 images.
+        of_others: Mean of each prompt over the images of all other prompts, float64 [P].
+        p_value: P-value that images of a prompt are no closer to it than images of other prompts (Mann-Whitney,
+            one-sided), float64 [P] on the CPU. NaN for a prompt with fewer than 8 images.
     """
 
     score: Tensor
@@ -38,11 +38,11 @@ def prompt_fidelity(outputs: Tensor, prompts: Tensor, prompt_index: Tensor) -> P
 
     Args:
         outputs: Features of images [N, D].
-        prompts: Features of the distinct prompts [P, D], P at least 2; a zero vector is like nothing.
-        prompt_index: Which prompt each image was generated for, integers in 0..P-1 [N]; each prompt has an image.
+        prompts: Features of the distinct prompts [P, D], P at least 2; a zero vector has similarity 0.
+        prompt_index: Index of the prompt of each image [N], integers in 0..P-1; each prompt has an image.
 
     Raises:
-        TypeError: If features are no tensor of real numbers, or `prompt_index` none of integers.
+        TypeError: If features are not a tensor of real numbers, or `prompt_index` is not one of integers.
         ValueError: If dimensions differ, values are not finite, or a prompt has no image.
 
     References:

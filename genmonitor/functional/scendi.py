@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scendi: the diversity of outputs beyond what prompts explain, by the Schur complement of their joint covariance."""
+"""Scendi: the diversity of outputs not explained by prompts, by the Schur complement of their joint covariance."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class JointCovariance:
     """Second moments of the features φ_I of outputs and φ_T of prompts.
 
     Attributes:
-        outputs: C_II [P, P], float64.
-        cross: C_IT [P, Q].
-        prompts: C_TT [Q, Q].
-        count: N, the number of samples.
+        outputs: Covariance C_II [P, P], float64.
+        cross: Covariance C_IT [P, Q].
+        prompts: Covariance C_TT [Q, Q].
+        count: Number N of samples.
     """
 
     outputs: Tensor
@@ -42,7 +42,7 @@ class JointCovariance:
 
     @classmethod
     def of(cls, joint: Tensor, size: int, count: int) -> JointCovariance:
-        """Cut a joint covariance [P + Q, P + Q] with P = `size`."""
+        """Split a joint covariance [P + Q, P + Q] with P = `size`."""
         return cls(joint[:size, :size], joint[:size, size:], joint[size:, size:], count)
 
 
@@ -56,34 +56,34 @@ def scendi_score(
     rcond: float | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Scendi: the diversity of outputs that remains after subtracting what a linear map of the prompts explains.
+    """Scendi: the diversity of outputs after subtracting the part explained by a linear map of the prompts.
 
     C_II = Λ_T + Λ_I with Λ_T = C_IT C_TT⁺ C_TI, driven by prompts, and Λ_I, driven by the model. Row i of `prompts`
     belongs to row i of `outputs`; dimensions may differ.
 
     Args:
-        outputs: [N, D], N at least 2.
-        prompts: [N, E].
-        kernel: Of outputs, None for the cosine. An open gamma is resolved from the first 1000 samples.
-        prompt_kernel: Of prompts, likewise.
-        num_features: R random Fourier features for each Gaussian kernel: covariances in place of the [N, N] Gram
-            matrices, for many samples. None is exact.
-        rcond: Eigenvalues of C_TT up to rcond times the largest one count as zero. None: their number (N without
+        outputs: Outputs [N, D], N at least 2.
+        prompts: Prompts [N, E].
+        kernel: Kernel of outputs; None for the cosine. A gamma that is not given comes from the first 1000 samples.
+        prompt_kernel: Kernel of prompts, likewise.
+        num_features: Number R of random Fourier features of each Gaussian kernel. Covariances then replace the [N, N]
+            Gram matrices, for many samples. None for the exact kernel.
+        rcond: Eigenvalues of C_TT up to rcond times the largest one count as zero. None for their number (N without
             explicit features) times the precision of float32, as in the paper's code.
-        seed: Of the random Fourier features.
+        seed: Seed of the random Fourier features.
 
     Returns:
-        float64 scalars: `scendi` = exp(Σ λ log(Tr Λ_I / λ)) over the eigenvalues of Λ_I, at least 1; `scendi_prompt`,
+        Float64 scalars: `scendi` = exp(Σ λ log(Tr Λ_I / λ)) over the eigenvalues of Λ_I, at least 1; `scendi_prompt`,
         the same with Λ_T; `prompt_share` = Tr Λ_T in [0, 1].
 
     Raises:
         TypeError: If a side is not a tensor of real numbers.
-        ValueError: If an argument is out of its range, values are not finite, sides differ in length, samples are fewer
-            than 2, or one is the zero vector under the cosine kernel.
+        ValueError: If an argument is out of its range, values are not finite, or sides differ in length. Also if
+            samples are fewer than 2, or one is the zero vector under the cosine kernel.
 
     Warns:
-        UserWarning: if the rank of C_TT is at least 90 % of N: prompts then explain anything, and `scendi` is near 1
-            whatever the model does.
+        UserWarning: If the rank of C_TT is at least 90 % of N. Prompts then explain anything, and `scendi` is near 1
+            for any model.
 
     References:
         Ospanov, Jalali and Farnia, "Scendi Score: Prompt-Aware Diversity Evaluation via Schur Complement of CLIP
@@ -109,7 +109,7 @@ def scendi_score(
 
 
 def scendi_from_covariances(joint: JointCovariance, *, rcond: float | None = None) -> dict[str, Tensor]:
-    """Scendi from the covariances of the samples' features; otherwise as `scendi_score`."""
+    """Scendi from the covariances of the samples' features; otherwise like `scendi_score`."""
     root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))
     _warn_if_degenerate(root.shape[1], joint.count)
     factor = joint.cross @ root
@@ -123,12 +123,12 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
     """Scendi from the Gram matrices of the samples, for kernels without explicit features.
 
     Args:
-        gram: Of outputs [N, N], symmetric, 1 on its diagonal.
-        prompt_gram: Of prompts [N, N], the same.
-        rcond: As for `scendi_score`, relative to the largest eigenvalue of K_T / n, which is that of C_TT.
+        gram: Gram matrix of outputs [N, N], symmetric, 1 on its diagonal.
+        prompt_gram: Gram matrix of prompts [N, N], likewise.
+        rcond: Same as in `scendi_score`, relative to the largest eigenvalue of K_T / n, which is that of C_TT.
 
     Returns:
-        As `scendi_score`.
+        The same as `scendi_score`.
 
     Raises:
         ValueError: If they are not such matrices or differ in size.
@@ -150,23 +150,23 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
 
 
 def least_squares_map(joint: JointCovariance, *, rcond: float | None = None) -> Tensor:
-    """The map Γ* = C_IT C_TT⁺ [P, Q], which predicts features of outputs from those of prompts (Proposition 1).
+    """Return the map Γ* = C_IT C_TT⁺ [P, Q] that predicts features of outputs from those of prompts (Proposition 1).
 
     Args:
-        joint: Covariances.
-        rcond: As for `scendi_score`.
+        joint: Joint covariance.
+        rcond: Same as in `scendi_score`.
     """
     root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))
     return (joint.cross @ root) @ root.T
 
 
 class ScendiModes(NamedTuple):
-    """The directions in which outputs vary most beyond what their prompts explain.
+    """The directions in which outputs vary most beyond their prompts.
 
     Attributes:
-        eigenvalues: [K], falling: the largest of Λ_I.
-        vectors: [P, K], of norm 1: features of outputs.
-        prompt_vectors: [Q, K]: Γ*ᵀ times the vectors, which give what a prompt takes off a score.
+        eigenvalues: Largest eigenvalues of Λ_I [K], in falling order.
+        vectors: Eigenvectors [P, K] of norm 1, features of outputs.
+        prompt_vectors: Γ*ᵀ times the vectors [Q, K], which give the part of a score that a prompt explains.
     """
 
     eigenvalues: Tensor
@@ -182,10 +182,10 @@ def scendi_modes(
     That sum is zero with one-hot prompts, whose span contains the constant: see `vendi_modes`.
 
     Args:
-        joint: Covariances.
-        feature_sum: Σ [φ_I, φ_T] over those samples [P + Q].
-        num_modes: K, at most P.
-        rcond: As for `scendi_score`.
+        joint: Joint covariance.
+        feature_sum: Sum of [φ_I, φ_T] over these samples [P + Q].
+        num_modes: Number K of modes, at most P.
+        rcond: Same as in `scendi_score`.
     """
     size, gamma = len(joint.outputs), least_squares_map(joint, rcond=rcond)
     own_sum = feature_sum[:size] - gamma @ feature_sum[size:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vendi scores of any order, RKE, Conditional-Vendi, and the modes of a covariance: how many a set has, and which."""
+"""Vendi scores of any order, RKE, Conditional-Vendi, and the modes of a covariance."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def vendi_score(
     truncation: int | None = None,
     seed: int = 0,
 ) -> Tensor:
-    """Vendi score exp(H_q(λ)), λ the eigenvalues of K / n: how many equally common modes would be as varied.
+    """Vendi score exp(H_q(λ)), λ the eigenvalues of K / n: the number of equally common modes that would be as diverse.
 
-    H_1 = -Σ λ log λ, H_q = log(Σ λ^q) / (1 - q), H_∞ = -log max λ. Values at different n must not be compared: rare
-    modes show only in many samples. Eigenvalues are those of a float64 matrix, whatever the features are; what is below
-    1e-12 of its norm is rounding and does not count, which matters at orders below about 0.5 alone.
+    H_1 = -Σ λ log λ, H_q = log(Σ λ^q) / (1 - q), H_∞ = -log max λ. Values at different n are not comparable, since rare
+    modes show only in many samples. Eigenvalues are those of a float64 matrix for features of any dtype. Those below
+    1e-12 of its norm are rounding and do not count, which matters only at orders below about 0.5.
 
     Args:
-        features: [N, D] or images [N, C, H, W], N at least 2.
-        kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
-        order: Q, positive; small orders count rare modes, math.inf only the most common one.
-        num_features: R random Fourier features of a Gaussian kernel: a [2R, 2R] covariance in place of the [N, N] Gram
-            matrix, for many samples. None is exact.
-        truncation: T keeps the t largest eigenvalues and shares the missing mass equally among them, which converges
-            at far fewer samples. None keeps all.
-        seed: Of the random Fourier features.
+        features: Features [N, D] or images [N, C, H, W], N at least 2.
+        kernel: Kernel; None for the cosine. A gamma that is not given comes from the first 1000 samples.
+        order: Order q, positive; small orders count rare modes, math.inf only the most common one.
+        num_features: Number R of random Fourier features of a Gaussian kernel. A [2R, 2R] covariance then replaces the
+            [N, N] Gram matrix, for many samples. None for the exact kernel.
+        truncation: Number t of eigenvalues to keep, the largest; the missing mass is spread evenly over them. The score
+            then converges at far fewer samples. None keeps all.
+        seed: Seed of the random Fourier features.
 
     Returns:
         A float64 scalar from 1 (all samples alike) to N (all orthogonal); with `truncation` at most t.
 
     Raises:
-        TypeError: If `features` is no tensor of real numbers.
+        TypeError: If `features` is not a tensor of real numbers.
         ValueError: If an argument is out of its range, values are not finite, samples are fewer than 2, or one is the
             zero vector under the cosine kernel.
 
@@ -73,19 +73,19 @@ def vendi_score(
 
 
 def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None = None) -> Tensor:
-    """Vendi score of samples whose Gram matrix is at hand.
+    """Vendi score from the Gram matrix of the samples.
 
     Args:
-        gram: [N, N], symmetric, 1 on its diagonal, N at least 2; float64 where `order` is below 1, since of a float32
-            matrix the eigenvalues up to 2e-7 of its norm are rounding and do not count.
-        order: As for `vendi_score`.
-        truncation: As for `vendi_score`.
+        gram: Gram matrix [N, N], symmetric, 1 on its diagonal, N at least 2. Use float64 if `order` is below 1: in
+            float32, eigenvalues up to 2e-7 of the norm are rounding and do not count.
+        order: Same as in `vendi_score`.
+        truncation: Same as in `vendi_score`.
 
     Returns:
-        A float64 scalar, as for `vendi_score`.
+        A float64 scalar, as in `vendi_score`.
 
     Raises:
-        ValueError: If it is no such matrix or an argument is out of its range.
+        ValueError: If it is not such a matrix or an argument is out of its range.
 
     Example:
         >>> import torch
@@ -100,19 +100,19 @@ def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None 
 def vendi_from_covariance(
     covariance: Tensor, *, order: float = 1.0, truncation: int | None = None, rounding: float | None = None
 ) -> Tensor:
-    """Vendi score of samples whose features' covariance (1/N) Σ φ φᵀ is at hand, features of norm 1.
+    """Vendi score from the covariance (1/N) Σ φ φᵀ of the samples' features, which have norm 1.
 
     Args:
-        covariance: [P, P], symmetric, of trace 1; float64 where `order` is below 1, as in `vendi_from_gram`.
-        order: As for `vendi_score`.
-        truncation: As for `vendi_score`.
-        rounding: Relative precision of the products that went into it; None: that of its dtype.
+        covariance: Covariance [P, P], symmetric, of trace 1; float64 if `order` is below 1, as in `vendi_from_gram`.
+        order: Same as in `vendi_score`.
+        truncation: Same as in `vendi_score`.
+        rounding: Relative precision of the products summed in it; None for that of its dtype.
 
     Returns:
-        A float64 scalar from 1 to P, as for `vendi_score`.
+        A float64 scalar from 1 to P, as in `vendi_score`.
 
     Raises:
-        ValueError: If it is no such matrix or an argument is out of its range.
+        ValueError: If it is not such a matrix or an argument is out of its range.
 
     Example:
         >>> import torch
@@ -128,19 +128,19 @@ def rke_score(
 ) -> Tensor:
     """RKE, the Vendi score of order 2: 1 / Σλ² = 1 / ‖C‖_F² = 1 / mean k(x_i, x_j)², without eigenvalues.
 
-    It hardly moves with n, where the Vendi score of order 1 grows. Exact at any n, a block of pairs at a time.
+    Unlike the Vendi score of order 1, it hardly grows with n. It is exact at any n, a block of pairs at a time.
 
     Args:
-        features: [N, D] or images [N, C, H, W], N at least 2.
-        kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
-        num_features: As for `vendi_score`; seldom needed here.
-        seed: Of the random Fourier features.
+        features: Features [N, D] or images [N, C, H, W], N at least 2.
+        kernel: Kernel; None for the cosine. A gamma that is not given comes from the first 1000 samples.
+        num_features: Same as in `vendi_score`; seldom needed here.
+        seed: Seed of the random Fourier features.
 
     Returns:
         A float64 scalar from 1 (all samples alike) to N (all orthogonal).
 
     Raises:
-        TypeError: If `features` is no tensor of real numbers.
+        TypeError: If `features` is not a tensor of real numbers.
         ValueError: As `vendi_score` does.
 
     References:
@@ -171,7 +171,7 @@ def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
 
 
 def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) -> tuple[Tensor, Kernel]:
-    """Check the samples and give them the kernel that they are compared by."""
+    """Check the samples and resolve their kernel."""
     x = check_vectors("features", features)
     check_min_samples("features", x)
     (kernel,) = check_kernels(num_features, kernel=kernel)
@@ -179,7 +179,7 @@ def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) ->
 
 
 def _spectral_matrix(x: Tensor, kernel: Kernel, num_features: int | None, seed: int) -> Tensor:
-    """Return the smaller matrix with the eigenvalues wanted, covariance or K / n, float64."""
+    """Return the smaller of covariance and K / n, which have the same non-zero eigenvalues, float64."""
     features = feature_map(kernel, x.shape[1], num_features, seed)
     if features is not None and len(x) >= features.size:
         return covariance([x], [features])
@@ -187,7 +187,7 @@ def _spectral_matrix(x: Tensor, kernel: Kernel, num_features: int | None, seed: 
 
 
 def vendi_of_spectrum(matrix: Tensor, order: float, truncation: int | None, rounding: float | None = None) -> Tensor:
-    """Return the score of a covariance, or of K / n; `rounding` is as for `psd_eigenvalues`."""
+    """Return the score of a covariance, or of K / n; `rounding` is as in `psd_eigenvalues`."""
     eigenvalues = psd_eigenvalues(matrix, rounding)
     if truncation is not None:
         largest = eigenvalues[-check_at_least("truncation", truncation, 1) :]
@@ -199,8 +199,9 @@ class VendiModes(NamedTuple):
     """The directions in which samples vary most.
 
     Attributes:
-        eigenvalues: [K], falling: the share of the samples' features along each; all of them sum to 1.
-        vectors: [P, K], of norm 1: features of the kernel.
+        eigenvalues: Eigenvalues [K] in falling order: the share of the samples' features along each mode; all of them
+            sum to 1.
+        vectors: Eigenvectors [P, K] of norm 1, features of the kernel.
     """
 
     eigenvalues: Tensor
@@ -210,13 +211,13 @@ class VendiModes(NamedTuple):
 def vendi_modes(covariance: Tensor, feature_sum: Tensor, num_modes: int, count: float) -> VendiModes:
     """Top eigenvectors v of a covariance, signed so that the scores ⟨v, φ⟩ of the samples seen have a positive sum.
 
-    Where that sum is zero, the largest entry of v is positive.
+    If that sum is zero, the largest entry of v is positive.
 
     Args:
-        covariance: [P, P].
-        feature_sum: Σ φ over those samples [P].
-        num_modes: K, at most P.
-        count: How many samples they are.
+        covariance: Covariance [P, P].
+        feature_sum: Sum of φ over these samples [P].
+        num_modes: Number K of modes, at most P.
+        count: Number of samples.
 
     References:
         Ospanov et al., "Towards a Scalable Reference-Free Evaluation of Generative Models", arXiv 2407.02961, for the

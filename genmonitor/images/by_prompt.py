@@ -28,7 +28,7 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
         key: A key, an index or a callable. None for the first vector of whole numbers of a tuple, or the entry "label",
             "labels", "class" or "target" of a dictionary, where prompts are labels. Where they are strings, for the
             first list of strings of a tuple, or the entry "prompt", "caption" or "text" or their plural.
-        labels: Whether prompts are class labels.
+        labels: True if prompts are class labels.
 
     Returns:
         One prompt per item, all strings or all whole numbers.
@@ -81,12 +81,12 @@ def choose_by_prompt(
 
     Args:
         source: The set.
-        prompt_key: Where the prompts are in a batch.
+        prompt_key: Position of the prompts in a batch.
         prompts: Those wanted, in the order of the generated images.
         n: Number of items, a multiple of the number of prompts; if the set has too few of some prompt, all prompts are
             chosen fewer times.
-        seed: Of the random order.
-        progress: Wraps what takes long.
+        seed: Seed of the random order.
+        progress: Progress bar for the steps that take long.
 
     Returns:
         Indices of items.
@@ -138,13 +138,13 @@ def subset_by_prompt(
 
     Args:
         real: The images to choose from.
-        prompt_key: Where the prompts are in a batch.
+        prompt_key: Position of the prompts in a batch.
         prompts: Those wanted.
         n: Number of images wanted.
-        seed: Of the choice.
+        seed: Seed of the choice.
         shape: (C, H, W) of generated images.
         comm: The processes that evaluate together.
-        progress: Wraps what takes long.
+        progress: Progress bar for the steps that take long.
     """
     source = real.compared
     with comm.all_ranks_or_none():

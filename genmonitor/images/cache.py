@@ -23,7 +23,7 @@ def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callabl
     Args:
         trainer: Whose monitors share.
         request: All that a sample depends on but its index.
-        indices: Which samples.
+        indices: Indices of the samples.
         draw: Makes the samples of some indices [len(indices), C, H, W]; called where none is missing too, since other
             processes may need this one for theirs.
 

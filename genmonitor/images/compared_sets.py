@@ -26,7 +26,7 @@ def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> N
     """Check that generated images can be compared with real ones, as far as some of them tell.
 
     Args:
-        name: Of the argument.
+        name: Name of the argument.
         images: Generated ones.
         real: Real ones.
         patch_size: Side of a site.
@@ -97,7 +97,7 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
     Args:
         real: Images [N, C, H, W].
         fake: Images [M, C, H, W], perhaps of an untrained generator.
-        resumed: Whether a run goes on, whose configuration was checked before, so that nothing is refused.
+        resumed: True if a run goes on, whose configuration was checked before, so that nothing is refused.
 
     Returns:
         A sentence if real images are in [0, 1] and generated ones often negative, as behind a tanh. Or if real images
@@ -135,8 +135,8 @@ class RangeNotes:
     """Notes on the value range at each evaluation, until one has been said.
 
     Attributes:
-        items: Of the last evaluation.
-        said: Whether there was one before.
+        items: Items of the last evaluation.
+        said: True if there was one before.
     """
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ def copy_notes(
         sets: Generated images, by the name of their argument.
         real: Real ones.
         comm: The processes that share the images; None for this one alone.
-        progress: Wraps the batches.
+        progress: Progress bar over the batches.
 
     Raises:
         ValueError: If an image cannot be read, is of another shape, or has values that are not finite.

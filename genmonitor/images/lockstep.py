@@ -33,7 +33,7 @@ class Lockstep:
     steps. That costs a small message per part and call.
 
     Args:
-        module: Draws the samples.
+        module: Model that draws the samples.
         device: Where the processes talk to each other.
     """
 

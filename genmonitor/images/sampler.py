@@ -62,7 +62,7 @@ class Sampler:
         sample_fn: From (module, n) to n images, or with prompts from (module, prompts) to an image for each; None for
             the module's method `sample(n)` or `sample_prompts(prompts)`.
         batch_size: Samples per call of it.
-        seed: Of the whole set.
+        seed: Seed of the whole set.
 
     Attributes:
         drawn: Which samples were last drawn at once, for the manifest: another batch may give other last digits.
@@ -128,7 +128,7 @@ class Sampler:
         """Return what to say of a generator whose samples depend on the batch that they are drawn in.
 
         Args:
-            model: Draws the samples.
+            model: Model that draws the samples.
             probe: The first samples, drawn together.
         """
         if min(len(probe), self.batch_size) <= ALONE:
@@ -148,9 +148,9 @@ class Sampler:
         """Return this process's samples.
 
         Args:
-            model: Draws them.
+            model: Model that draws the samples.
             comm: The processes that they are spread over.
-            progress: Wraps the batches.
+            progress: Progress bar over the batches.
         """
         indices = list(comm.rank_indices(self.n_samples))
         draw = partial(self.draw, model, progress=progress)

@@ -29,7 +29,7 @@ class RealSplit(NamedTuple):
         regions: Images to find the regions in, in the data's order, the same at every seed.
         baseline: Images to draw in place of generated ones.
         comparison: Images to compare generated ones with.
-        notes: What the user should know.
+        notes: Notes for the user.
     """
 
     regions: ImageSet
@@ -57,7 +57,7 @@ def split_reference(
         n_cluster_images: Maximum number of images for the kernel's gamma and the regions; None for `image_budget`.
         n_samples: Images to compare with.
         block_size: Their number is cut to a multiple of it.
-        seed: Of the choice of those to compare with.
+        seed: Seed of the choice of images to compare with.
         patch_size: Side of a site, for the budget; None for a chosen one.
 
     Raises:

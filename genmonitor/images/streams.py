@@ -66,9 +66,9 @@ def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = n
 
     Args:
         data: An IterableDataset, a loader over one, or another iterable that can be gone over more than once.
-        image_key: Where the images are in a batch, see `find_images`.
+        image_key: Position of the images in a batch, see `find_images`.
         name: What to call it in errors.
-        progress: Wraps the batches.
+        progress: Progress bar over the batches.
 
     Raises:
         ValueError: If it is an iterator, which this would use up, or holds no images.

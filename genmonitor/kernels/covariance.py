@@ -51,7 +51,7 @@ class FeatureMap:
     Attributes:
         size: P.
         kernel: Whose features they are.
-        frequencies: Of random features [P / 2, D]; None for exact ones.
+        frequencies: Frequencies of random features [P / 2, D]; None for exact ones.
     """
 
     size: int
@@ -147,8 +147,8 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
 
     Args:
         x: Samples [N, D].
-        kernel: With its gamma set.
-        features: Of the kernel; their products take its place where they are random.
+        kernel: Kernel with its gamma set.
+        features: Features of the kernel; their products take its place where they are random.
     """
     x = x.double()
     if features is not None and features.frequencies is not None:

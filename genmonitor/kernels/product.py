@@ -52,8 +52,8 @@ class PairKernel:
     where it has exact features these.
 
     Args:
-        output_kernel: Of the outputs, its gamma set.
-        prompt_kernel: Of the prompts, its gamma set.
+        output_kernel: Kernel of the outputs, its gamma set.
+        prompt_kernel: Kernel of the prompts, its gamma set.
         output_shift: Subtracted from outputs [D].
         prompt_shift: Subtracted from prompts [E].
     """

@@ -18,7 +18,7 @@ class Structure(NamedTuple):
     """Values as they are: pixels of images, or features.
 
     Attributes:
-        columns: Of each region, indices into flattened samples.
+        columns: Columns of each region, indices into flattened samples.
     """
 
     columns: list[Tensor]
@@ -45,7 +45,7 @@ class Texture(NamedTuple):
 
     Attributes:
         whitening: By real images, or by those of both sides.
-        inside: Of the whole and each region, booleans [H, W].
+        inside: Boolean masks of the whole and each region [H, W].
     """
 
     whitening: Whitening

@@ -91,7 +91,7 @@ def float64_sum(x: Tensor, dim: int | None = None) -> Tensor:
 
     Args:
         x: [N, ...].
-        dim: As for `torch.sum`, counted from the front; None for all.
+        dim: Same as in `torch.sum`, counted from the front; None for all.
 
     Returns:
         float64.
@@ -111,7 +111,7 @@ def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor)
     """Return a symmetric matrix [size, size] from blocks of its upper triangle.
 
     Args:
-        size: Of the matrix.
+        size: Size of the matrix.
         blocks: First row, the row after the last, and these rows from their diagonal on; all rows once.
         like: A tensor with the dtype and device of the entries.
 

@@ -65,7 +65,7 @@ def holds_distances(x: Tensor, gamma: float | None = None) -> bool:
 
     Args:
         x: Samples [N, D].
-        gamma: As for `centered`.
+        gamma: Same as in `centered`.
     """
     if not len(x):
         return True
@@ -94,7 +94,7 @@ def squared_distances(
     Args:
         x: Samples [N, D].
         y: Samples [M, D].
-        gamma: As for `centered`.
+        gamma: Same as in `centered`.
         then: Changes distances in place, a few rows at a time while they are in the cache; not under autograd.
         margin: `rounding` for upper bounds of float64 distances in their place, less than 0 for lower ones; not under
             autograd.

@@ -84,7 +84,7 @@ def taylor_features(u: Tensor, gamma: float, degree: int) -> Tensor:
 
     Args:
         u: Site values near zero [D, V, N]: sites, values per site, samples.
-        gamma: Of the kernel.
+        gamma: Gamma of the kernel.
         degree: Highest degree of a monomial, at least 1.
 
     Returns:

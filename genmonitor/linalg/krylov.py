@@ -25,15 +25,15 @@ class Space:
 
     Attributes:
         vectors: V [N, b].
-        images: Inner(V) [N, b].
+        images: Images of the vectors, inner(V) [N, b].
         values: The Ritz values, rising.
-        coefficients: Of their vectors over the basis, one in a column.
+        coefficients: Coefficients of their vectors over the basis, one in a column.
 
     Args:
         inner: [N, k] to [N, k], float64.
         outer: [N, k] to [N, k], float64.
         vectors: V.
-        images: Inner(V).
+        images: Images of the vectors, inner(V).
     """
 
     def __init__(self, inner: Operator, outer: Operator, vectors: Tensor, images: Tensor) -> None:
@@ -62,8 +62,8 @@ class Space:
         """Return a block Krylov space that holds the eigenpairs furthest from zero.
 
         Args:
-            inner: As for the class.
-            outer: As for the class.
+            inner: Same as in the class.
+            outer: Same as in the class.
             rounding: Relative precision of what inner returns.
             start: Random [N, k], k above `count`.
             count: Eigenpairs wanted of either sign, or all where there are fewer.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nearest neighbors, a block of pairs at a time: whoever looks for them holds no matrix of all distances."""
+"""Nearest neighbors, a block of pairs at a time, without a matrix of all distances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def distance_blocks(x: Tensor, y: Tensor, margin: float = 0.0) -> Iterator[tuple
     Args:
         x: Samples [N, D].
         y: Samples [M, D].
-        margin: As for `squared_distances`.
+        margin: Same as in `squared_distances`.
 
     Yields:
         Rows, and distances [rows, M], float64.
@@ -31,11 +31,11 @@ def distance_blocks(x: Tensor, y: Tensor, margin: float = 0.0) -> Iterator[tuple
 
 
 def knn(x: Tensor, y: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the squared distances of x [N, D] to the k nearest of y [M, D], and which these are.
+    """Return the squared distances of x [N, D] to the k nearest of y [M, D], and their indices.
 
     Args:
-        x: Samples; they may be `y`, and then none is its own neighbor.
-        y: Samples, at least k, and one more if they are `x`.
+        x: Samples; if they are `y` itself, no sample is its own neighbor.
+        y: Samples, at least k, or k + 1 if they are `x`.
         k: Number of neighbors.
 
     Returns:
@@ -64,7 +64,8 @@ def neighbor_radii(x: Tensor, k: int) -> Tensor:
         k: Number of neighbors.
 
     Returns:
-        [N], float64; 0 where k others equal the sample. From the differences of the two: exact for whole numbers.
+        Squared distances [N], float64, computed from differences and thus exact for integers; 0 if k others equal the
+        sample.
     """
     wide = x.double()
     _, neighbors = knn(wide, wide, k)
@@ -72,7 +73,7 @@ def neighbor_radii(x: Tensor, k: int) -> Tensor:
 
 
 def check_neighbors(k: int, **sides: Tensor) -> None:
-    """Refuse sides, by name, in which a sample has no k neighbors."""
+    """Refuse sides, by name, with too few samples for k neighbors."""
     check_at_least("k", k, 1)
     for name, side in sides.items():
         if len(side) <= k:

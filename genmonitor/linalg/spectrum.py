@@ -128,7 +128,7 @@ def inverse_root(matrix: Tensor, rcond: float) -> Tensor:
 
 
 def _range_eigenpairs(matrix: Tensor, rcond: float) -> tuple[Tensor, Tensor] | None:
-    """Return the eigenpairs of a large matrix of low rank, rising; None where it is no such matrix.
+    """Return the eigenpairs of a large matrix of low rank, rising; None where it is not such a matrix.
 
     A few prompts make covariances of many features of low rank. A random subspace of so many columns, then of twice as
     many, and so on holds their range once hardly any trace is left outside, a thousandth of the cut-off.

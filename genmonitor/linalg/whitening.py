@@ -32,9 +32,9 @@ class Whitening(NamedTuple):
     cut off smoothly at 3 pixels, and keeps the gain that it has for constant images.
 
     Attributes:
-        mean: Of the reference images [C, H, W].
-        axes: Of the channels, a row each [C, C].
-        kernels: Of the rotated channels [C, 1, 2 R + 1, 2 R + 1].
+        mean: Mean of the reference images [C, H, W].
+        axes: Axes of the channels, a row each [C, C].
+        kernels: Kernels of the rotated channels [C, 1, 2 R + 1, 2 R + 1].
 
     Example:
         Noise has 3 % of the variance of the pixels, and 27 % of that of their texture:
@@ -79,7 +79,7 @@ class Whitening(NamedTuple):
         Args:
             images: [N, C, H, W], of the reference images' dtype.
             inside: Sites to look at alone, booleans [H, W]: what the others hold does not show in them; None for all.
-            rows: Of the images, the only ones that are wanted; None for all.
+            rows: Rows of the images, the only ones that are wanted; None for all.
 
         Returns:
             [N, C, rows, W], zero at sites that are not inside.
@@ -149,7 +149,7 @@ def _kernels(gain: Tensor) -> Tensor:
     """Return the kernel of each channel's filter, cut off at `REACH`: [C, 1, 2 R + 1, 2 R + 1].
 
     Args:
-        gain: Of each coefficient of the cosine transform [C, H, W].
+        gain: Gain of each coefficient of the cosine transform [C, H, W].
     """
     height, width = gain.shape[1:]
     reach = min(REACH, height - 1, width - 1)

@@ -16,7 +16,7 @@ class Notes:
     """Notes of a run.
 
     Args:
-        name: Of the monitor, for messages.
+        name: Name of the monitor, for messages.
         warn: Warns the user, on rank zero only.
         inform: Prints other messages, on rank zero only.
 
@@ -88,7 +88,7 @@ class Attempt:
     """Runs functions without letting their errors propagate: warns of each kind once.
 
     Args:
-        warn: Called with the text of a warning.
+        warn: Function called with the text of a warning.
         raise_errors: Let errors propagate after all, for tests.
 
     Example:

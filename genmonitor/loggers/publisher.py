@@ -55,21 +55,21 @@ class Publisher:
     Only rank zero may call what writes: all but `start`.
 
     Args:
-        name: Of the monitor, for messages.
-        prefix: Of log keys and files.
-        on_alert: Called with the text of each alert.
+        name: Name of the monitor, for messages.
+        prefix: Prefix of log keys and files.
+        on_alert: Function called with the text of each alert.
         raise_errors: Let failures stop training after all, for tests.
         warn: Warns the user, on rank zero only.
         inform: Prints other messages, on rank zero only.
         logs_all: True to give loggers each value, not the main ones alone.
 
     Attributes:
-        notes: Of the run and its evaluations; every process may add some.
+        notes: Notes of the run and its evaluations; every process may add some.
         attempt: Runs best-effort side effects.
         page: Where this fit wrote the report, None before.
         message: The line about the last evaluation.
-        evaluations: Of the run, as its file holds them.
-        unfinished: Whether there is something that `finish` has to send.
+        evaluations: Evaluations of the run, as its file holds them.
+        unfinished: True if there is something that `finish` has to send.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class Publisher:
 
         Args:
             run: The folder of the run.
-            loggers: Of the run.
-            writes: Whether there shall be files.
+            loggers: Loggers of the run.
+            writes: True if there shall be files.
             folder: In that of the run, into which they go, with -v1, -v2 … behind it where an earlier run has left its
                 own there. A run that goes on stays in its folder.
             together: Prefixes of the monitors of this fit, which share the folder.
@@ -131,8 +131,8 @@ class Publisher:
 
         Args:
             evaluator: Fitted.
-            values: Gives the declarations of the values.
-            history: Of the evaluations before, of a run that goes on.
+            values: Function that returns the declarations of the values.
+            history: History of the evaluations before, of a run that goes on.
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         if not self.evaluations or self.folder.path not in versions_in(self._run, self._folder_name):
@@ -181,7 +181,7 @@ class Publisher:
             found: The evaluation.
             fixed: Gives what holds for the whole run.
             circumstances: Gives what else holds for this evaluation.
-            declared: Gives the declarations of the values.
+            declared: Function that returns the declarations of the values.
         """
         evaluation, record, presenter = found.evaluation, found.history[-1], found.evaluator.presenter
         step, epoch = int(record["step"]), found.epoch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases of all metrics: states own their memory and keep their precision, and every process survives a sync."""
+"""Bases of all metrics: states own their memory and keep their precision, and a sync works without samples."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from genmonitor.metrics._distributed import Kind, agreed_kinds, several_processe
 
 
 class GenerativeMetric(Metric):
-    """A torchmetrics.Metric whose states own their memory and keep their dtype, and which syncs without data too.
+    """A torchmetrics.Metric whose states own their memory and keep their dtype, and which also syncs without data.
 
     Args:
-        kwargs: Those of torchmetrics.Metric.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
     """
 
     full_state_update: bool = False
@@ -41,12 +41,12 @@ class GenerativeMetric(Metric):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own value; None for one of real samples, which has no value.
 
-        The value carries the gradient of the batch where `is_differentiable`. It is of this process alone; with
-        `dist_sync_on_step` it is of the batches of all processes, which must then call it together.
+        The value carries the gradient of the batch if `is_differentiable`. It covers this process alone or, with
+        `dist_sync_on_step`, the batches of all processes, which must then call it together.
 
         Args:
-            args: Those of `update`.
-            kwargs: Those of `update`.
+            args: Arguments of `update`.
+            kwargs: Arguments of `update`.
         """
         self.update(*args, **kwargs)
         self._forward_cache = None
@@ -87,12 +87,12 @@ class GenerativeMetric(Metric):
         return self._plot(val, ax)
 
     def _keep(self, state: str, rows: Tensor, given: Tensor) -> None:
-        """Add rows to a state that is a list, in memory of its own.
+        """Append rows to a state that is a list, in memory of their own.
 
         Args:
-            state: Its name.
-            rows: Checked and converted.
-            given: The tensor that `update` was given, whose owner may write into it later.
+            state: Name of the state.
+            rows: Rows, checked and converted.
+            given: Tensor that `update` was given, whose owner may write into it later.
         """
         if not torch.is_grad_enabled():  # with gradients it is the batch of one `forward`
             rows = owned(rows, given)
@@ -100,12 +100,12 @@ class GenerativeMetric(Metric):
         setattr(self, state, [*getattr(self, state), rows])
 
     def _share_states_if(self, key: object) -> None:
-        """Let metrics of one compute group share their states only if their keys agree; None agrees with none."""
+        """Let metrics of one compute group share their states only if their keys agree; None agrees with nothing."""
         number = math.nan if key is None else crc32(repr(key).encode())
         self.add_state("group_key", default=torch.tensor(number, dtype=torch.float64), dist_reduce_fx="max")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
-        """Follow a module to its device but not to its dtype: in bfloat16 a gamma is another gamma, a sum is lost."""
+        """Follow a module to its device but not to its dtype: bfloat16 would change gammas and lose sums."""
         return super()._apply(lambda tensor: tensor.to(fn(tensor).device), exclude_state)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -119,12 +119,13 @@ class GenerativeMetric(Metric):
     def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Iterator[None]:  # type: ignore[override]
         """Hold the states of all processes inside the block, and this process's own again after it.
 
-        Unlike torchmetrics' own, also after an error: otherwise what survives `reset` would stay everybody's.
+        Unlike that of torchmetrics, it also restores after an error. Otherwise states that survive `reset` would stay
+        those of all processes.
 
         Args:
-            args: Those of torchmetrics.Metric.sync.
-            should_unsync: Whether to restore this process's own states.
-            kwargs: Those of torchmetrics.Metric.sync.
+            args: Arguments of `torchmetrics.Metric.sync`.
+            should_unsync: True to restore this process's own states.
+            kwargs: Arguments of `torchmetrics.Metric.sync`.
         """
         self.sync(*args, **kwargs)
         try:
@@ -172,7 +173,7 @@ class GenerativeMetric(Metric):
             setattr(self, name, state)
 
     def _of_kind(self, state: Tensor | list[Tensor], kind: Kind) -> Tensor | list[Tensor]:
-        """Return a state in the shape and dtype of all processes; one without samples has no rows, or its default."""
+        """Return a state in the shape and dtype of all processes; without samples it has no rows, or is the default."""
         shape, dtype = kind
         if isinstance(state, Tensor):
             return state.to(dtype) if state.ndim else state.to(dtype).expand(shape).clone()
@@ -180,12 +181,12 @@ class GenerativeMetric(Metric):
 
 
 class KernelMetric(GenerativeMetric):
-    """A metric with kernels, each of whose gammas is a buffer: it is saved, moves with the module and survives `reset`.
+    """A metric with kernels, whose gammas are buffers: they are saved, move with the module and survive `reset`.
 
-    NaN stands for a gamma that is still open, or that the kernel does not have.
+    NaN stands for a gamma that is not yet known, or that the kernel does not have.
 
     Args:
-        kwargs: Those of torchmetrics.Metric.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -231,26 +232,26 @@ class KernelMetric(GenerativeMetric):
 def is_left_out(real: bool, reference: bool = False) -> bool:
     """Return True for a batch of the other side, which a metric of one side leaves out.
 
-    A MetricCollection hands the keywords of two-sided metrics only to those that take them: without `real` in its
-    signature, a metric of one side would take real samples for generated ones.
+    A MetricCollection passes a keyword only to metrics that take it. Without `real` in its signature, a metric of one
+    side would take real samples for generated ones.
     """
     return check_bool("real", real) or check_bool("reference", reference)
 
 
 def owned(x: Tensor, given: Tensor) -> Tensor:
-    """Return a tensor without a graph in memory of its own: a copy only if it shares that of what was given."""
+    """Return a detached tensor that owns its memory, copied only if it shares the memory of the given tensor."""
     x = x.detach()
     shared = x.untyped_storage().data_ptr() == plain(given).untyped_storage().data_ptr()
     return x.clone(memory_format=torch.contiguous_format) if shared else x
 
 
 def joined(name: str, batches: list[Tensor] | Tensor, call: str) -> Tensor:
-    """Return the batches of a state as one tensor, which is no copy where there is a single one; refuse none.
+    """Return the batches of a state as one tensor, without a copy if there is a single batch.
 
     Args:
-        name: What an error calls the samples.
-        batches: Of them.
-        call: That adds some.
+        name: Name of the samples in an error.
+        batches: Batches of samples.
+        call: Name of the call that adds samples, for an error.
     """
     if not len(batches):
         raise ValueError(f"Expected {name} before `compute`, but got none. Call `{call}`.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agreement between the processes of torch.distributed: on a choice, and on shape and dtype before anything is sent."""
+"""Agreement between processes of torch.distributed on choices, and on shape and dtype before tensors are sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def several_processes() -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let metrics leave out the other processes inside the block, which then need not take part."""
+    """Let metrics ignore the other processes inside the block, so that these need not take part."""
     token = _ALONE.set(True)
     try:
         yield
@@ -48,9 +48,9 @@ def made_by_rank_zero(make: Callable[[], _T], rank: int, broadcast: Callable[[An
     """Make something on rank zero alone; return it, or raise its error, on every process.
 
     Args:
-        make: Called on rank zero.
-        rank: Of this process.
-        broadcast: From a value to that of rank zero; every process calls it.
+        make: Function that makes it, called on rank zero.
+        rank: Rank of this process.
+        broadcast: Function from a value to that of rank zero; every process calls it.
     """
     made: Any = None
     if rank == 0:
@@ -73,7 +73,7 @@ def broadcast(value: Any) -> Any:
 
 
 def portable(error: Exception | StopEvaluation) -> Exception | StopEvaluation:
-    """Return an error that other processes can be sent: the same where pickling keeps it, else its type and text."""
+    """Return an error that can be sent to other processes: the same if it can be pickled, else its type and text."""
     with suppress(Exception):
         if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301 -- pickled in the same breath, no file
             return error
@@ -96,11 +96,11 @@ def gather_rows(rows: Tensor) -> Tensor:
 
 
 def agreed_kinds(own: dict[str, Kind | None], group: Any = None) -> dict[str, Kind | None]:
-    """Return shape and dtype of each state over all processes, None where no process has samples.
+    """Return the shape and dtype of each state over all processes, None if no process has samples.
 
     Args:
-        own: Of this process's states, None where they have no samples.
-        group: Of processes; None for all.
+        own: States of this process; None where they have no samples.
+        group: Group of processes; None for all.
 
     Raises:
         ValueError: On every process, if the shapes differ.
@@ -110,7 +110,7 @@ def agreed_kinds(own: dict[str, Kind | None], group: Any = None) -> dict[str, Ki
 
 
 def agreed(name: str, kinds: Sequence[Kind | None]) -> Kind | None:
-    """Return the common shape and the widest dtype of all processes, None where none has samples."""
+    """Return the common shape and the widest dtype of all processes, None if none has samples."""
     known = {rank: kind for rank, kind in enumerate(kinds) if kind is not None}
     if not known:
         return None

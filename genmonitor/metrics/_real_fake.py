@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics that compare generated samples with real ones: they keep both sides, the real one across resets if asked."""
+"""Metrics that keep generated and real samples and compare them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class TwoSidedMetric(GenerativeMetric):
     """Keeps generated and real samples; a subclass compares them.
 
     Args:
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        reset_real_features: True if `reset` also forgets the real side.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
     """
 
     of_every_batch = ("real_samples",)
@@ -43,7 +43,7 @@ class TwoSidedMetric(GenerativeMetric):
 
         Args:
             samples: Images [N, C, H, W] or features [N, D]; integers in images are read as 0..255 and scaled to [0, 1].
-            real: Which side.
+            real: True for real samples, False for generated ones.
 
         Raises:
             TypeError: If they are not a tensor of real numbers, or `real` is neither True nor False.
@@ -66,7 +66,7 @@ class TwoSidedMetric(GenerativeMetric):
             self.real_samples = real
 
     def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        """Check samples of one side, of the shape per sample given."""
+        """Check samples of one side against the given shape of a sample."""
         x = check_samples(name, samples, shape)
         if self.partition is not None:
             self.partition.check_images(name, tuple(x.shape))
@@ -76,7 +76,7 @@ class TwoSidedMetric(GenerativeMetric):
         return joined(f"{name} samples", getattr(self, f"{name}_samples"), "update(x, real=...)")
 
     def _real_term(self, key: Hashable, real: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """Return what the real samples contribute by themselves, made again only if they or the key have changed."""
+        """Return the term of the real samples alone, computed again only if they or the key have changed."""
         if self._real_known is not None:
             known, samples, term = self._real_known
             same_kind = samples.device == real.device and samples.dtype == real.dtype
@@ -86,20 +86,20 @@ class TwoSidedMetric(GenerativeMetric):
         return self._real_known[2]
 
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
-        """Return the value of both sides."""
+        """Return the value that compares both sides."""
         raise NotImplementedError
 
 
 class TwoSampleMetric(TwoSidedMetric, KernelMetric):
-    """Averages a kernel over pairs of samples of both sides; a subclass computes its value from these means.
+    """Averages a kernel over pairs of samples; a subclass computes its value from these means.
 
     Args:
-        kernel: None for a Gaussian.
-        partition: Of the images, where the metric has one.
-        block_size: Samples per block; None for all at once.
-        unbiased: Leave out the pairs of a sample with itself.
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        kernel: Kernel; None for a Gaussian.
+        partition: Partition of the images, where the metric has one.
+        block_size: Number of samples per block; None for all at once.
+        unbiased: True to leave out the pairs of a sample with itself.
+        reset_real_features: True if `reset` also forgets the real side.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
     """
 
     is_differentiable: bool = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of a kernel's spectrum: they stream the moments of its features where it has some, else keep the samples."""
+"""Metrics of a kernel's spectrum: they stream moments of explicit features if there are any, else keep samples."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from genmonitor.metrics._distributed import from_rank_zero
 
 
 class MomentMetric(KernelMetric):
-    """A metric that can stream: it sums 1, φ and φ φᵀ over its samples, φ their explicit features, in float64.
+    """A metric that can stream: it sums 1, φ and φ φᵀ of its samples in float64, where φ are explicit features.
 
     Each set of samples has the states `count`, `feature_sum` and `products`, a packed triangle, behind a prefix.
 
     Args:
-        kwargs: Those of torchmetrics.Metric.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
     """
 
     num_features: int | None
@@ -41,7 +41,7 @@ class MomentMetric(KernelMetric):
         """Add the state of another metric of this kind; an open gamma is taken over from it.
 
         Raises:
-            ValueError: If its sums are of other features.
+            ValueError: If it sums other features.
         """
         if isinstance(incoming_state, MomentMetric) and incoming_state._has_moments():
             theirs = incoming_state._summed_features()
@@ -62,11 +62,11 @@ class MomentMetric(KernelMetric):
         return any(int(getattr(self, f"{prefix}count")) for prefix in self._moment_prefixes)
 
     def _summed_features(self) -> tuple[Hashable, ...]:
-        """Return kernels, number of features and seed: sums of other features must not be added."""
+        """Return kernels, number of features and seed, which must agree for sums to be added."""
         return (*(self._kernel(gamma) for gamma in self._kernels), self.num_features, self.seed)
 
     def _share_sums_of(self, kernels: Sequence[Kernel]) -> None:
-        """Let metrics of one compute group share their sums if these are of the same features."""
+        """Let metrics of one compute group share their sums if they sum the same features."""
         is_open = any(kernel.takes_gamma and kernel.gamma is None for kernel in kernels)
         self._share_states_if(None if is_open else (kernels, self.num_features, self.seed))
 
@@ -96,7 +96,7 @@ class MomentMetric(KernelMetric):
         return unpack(getattr(self, f"{prefix}products"), len(total)) / count, total / count
 
     def _check_own(self, own: bool) -> None:
-        """Refuse the sums of another metric, whose features are not known here."""
+        """Refuse the sums of another metric, whose features are unknown here."""
         if not own:
             raise ValueError(
                 f"Expected sums of this {type(self).__name__}'s own features, but got those of another one: the first "
@@ -122,10 +122,10 @@ class SpectralMetric(MomentMetric):
     """Streams second moments if every kernel has explicit features, and keeps the samples otherwise.
 
     Args:
-        kernels: One for each of `gammas`.
-        num_features: Random Fourier features of each Gaussian kernel; None: it has no explicit features.
-        seed: Of the random Fourier features.
-        kwargs: Those of torchmetrics.Metric.
+        kernels: Kernels, one for each of `gammas`.
+        num_features: Number of random Fourier features of each Gaussian kernel; None for no explicit features.
+        seed: Seed of the random Fourier features.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
     """
 
     gammas: ClassVar[dict[str, str]]
@@ -166,7 +166,7 @@ class SpectralMetric(MomentMetric):
         return self._kernel("gamma")
 
     def reset(self) -> None:
-        """Forget the samples, but neither gamma nor the number of values that a sample has."""
+        """Forget the samples, but neither gamma nor the number of values of a sample."""
         dims = self.dims
         super().reset()
         self.dims = dims
@@ -178,7 +178,7 @@ class SpectralMetric(MomentMetric):
         return x
 
     def _dim(self, side: str) -> int:
-        """Return how many values a sample of a side has, 0 before the first."""
+        """Return the number of values of a sample of a side, 0 before the first."""
         return int(self.dims[list(self.gammas).index(side)])
 
     def _add(self, samples: dict[str, Tensor], given: Sequence[Tensor]) -> None:

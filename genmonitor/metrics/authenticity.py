@@ -14,14 +14,14 @@ from genmonitor.metrics._real_fake import TwoSidedMetric
 
 
 class Authenticity(TwoSidedMetric):
-    """Share of generated samples that are no copies of training samples.
+    """Share of generated samples that are not copies of training samples.
 
-    Keeps every sample of both sides. The distances among the training samples are computed once and reused while these
-    stay the same.
+    Keeps every sample of both sides. The distances among the training samples are computed once and reused while the
+    samples stay the same.
 
     Args:
-        reset_real_features: Whether `reset` forgets the training samples too.
-        kwargs: Those of torchmetrics.Metric.
+        reset_real_features: True if `reset` also forgets the training samples.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as `functional.authenticity` does,
@@ -52,11 +52,12 @@ class Authenticity(TwoSidedMetric):
         super().__init__(reset_real_features, **kwargs)
 
     def copies(self) -> Tensor:
-        """Find which samples are copies of which: the rest of the share; every process must call it, like `compute`.
+        """Find the generated samples that are copies, and of which samples. Every process must call it, like `compute`.
 
         Returns:
-            Pairs [K, 2] of a generated and a training sample, in the order of their updates (process by process), the
-            closest first, measured by the distance of the training sample to its own nearest.
+            Pairs [K, 2] of the indices of a generated and a training sample, counted in the order of their updates
+            (process by process). The closest come first, relative to the distance of the training sample to its own
+            nearest.
         """
         with self._synced():
             _, ratios, nearest = self._authenticity(self._kept("fake"), self._kept("real"))

@@ -22,12 +22,12 @@ class PixelCKA(KernelMetric):
     Keeps the images, up to 1 GiB on each process.
 
     Args:
-        kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 images
-            of all processes.
+        kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved at the first `compute`, from the
+            first 1000 images of all processes.
         patch_size: Side of a site in pixels; it divides the height and width of the images.
-        tolerance: How far truncated features may take an entry from its exact value.
-        batch_estimator: None for all images at once; m for the paper's mean over mini-batches of m.
-        kwargs: Those of torchmetrics.Metric.
+        tolerance: Largest error of an entry by truncated features.
+        batch_estimator: Mini-batch size m of the paper's estimator; None for all images at once.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` if images are not finite, differ in shape, or exceed
@@ -80,8 +80,8 @@ class PixelCKA(KernelMetric):
         """Add images.
 
         Args:
-            images: [N, C, H, W]; integers are read as 0..255 and scaled to [0, 1].
-            real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
+            images: Images [N, C, H, W]; integers are read as 0..255 and scaled to [0, 1].
+            real: True to ignore the batch, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
             TypeError: If they are not a tensor of real numbers.
@@ -108,10 +108,10 @@ class PixelCKA(KernelMetric):
         return pixel_cka(images, kernel=self._resolved("gamma", images.flatten(1)), **how)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Draw the matrix, sites in reading order, constant ones left out.
+        """Draw the matrix with sites in reading order, without constant ones.
 
         Args:
-            val: What `compute` returned; None for `compute()`.
+            val: Result of `compute`; None for `compute()`.
             ax: Not supported: the figure has its own axes.
 
         Returns:

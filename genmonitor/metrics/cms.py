@@ -17,17 +17,17 @@ from genmonitor.partition import PixelPartition
 class CosineMeanSimilarity(TwoSampleMetric):
     """Cosine of the angle between two mean embeddings, for the image and for each cluster of its pixels.
 
-    Keeps every sample of both sides, since the estimator needs all their distances. What the real samples contribute by
-    themselves is computed once and reused while they stay the same.
+    Keeps every sample of both sides, since the estimator needs all their distances. The term of the real samples alone
+    is computed once and reused while the samples stay the same.
 
     Args:
-        partition: None for the whole sample alone, the only choice for features [N, D].
-        kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 real
-            samples of all processes.
-        block_size: None for all samples at once; b for the paper's block estimator (its b is 150).
-        unbiased: Leave the diagonal out of the squared norms; the value may then exceed 1.
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        partition: Regions to compare too; None for the whole sample alone, the only choice for features [N, D].
+        kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved at the first `compute`, from the
+            first 1000 real samples of all processes.
+        block_size: Block size b of the paper's estimator (150 there); None for all samples at once.
+        unbiased: True to leave the diagonal out of the squared norms; the value may then exceed 1.
+        reset_real_features: True if `reset` also forgets the real side.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as

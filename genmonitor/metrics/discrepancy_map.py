@@ -18,18 +18,18 @@ class DiscrepancyMap(TwoSidedMetric):
     """Size of the difference between generated and real images at each pixel, and its p-value, at one level for all.
 
     Keeps every image of both sides. Several processes gather them and split the same pool in the same ways, so the map
-    is that of one.
+    is that of a single process.
 
     Args:
-        sides: Of the windows that are tested, in pixels, or in cells of images with more than 48 pixels a side.
-        num_permutations: Random splits that the observed one is compared with, at least 19.
-        seed: Of the splits.
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        sides: Sides of the windows that are tested, in pixels, or in cells of images with more than 48 pixels a side.
+        num_permutations: Number of random splits, at least 19.
+        seed: Seed of the splits.
+        reset_real_features: True if `reset` also forgets the real side.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as `functional.discrepancy_map` does,
-            which also documents the values and says what the p-values promise.
+            which also documents the values and what the p-values guarantee.
 
     References:
         Westfall and Young, "Resampling-Based Multiple Testing", 1993.
@@ -65,10 +65,10 @@ class DiscrepancyMap(TwoSidedMetric):
         self.seed = seed
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Draw the size of the difference at each pixel, where it is more than chance.
+        """Draw the size of the difference at each pixel where it is more than chance.
 
         Args:
-            val: What `compute` returned, or a list of it, of which the last is drawn; None for `compute()`.
+            val: Result of `compute`, or a list of results, of which the last is drawn; None for `compute()`.
             ax: A matplotlib axis; None for a new figure.
 
         Returns:

@@ -16,15 +16,15 @@ from genmonitor.metrics._real_fake import TwoSampleMetric
 class MaximumMeanDiscrepancy(TwoSampleMetric):
     """Squared maximum mean discrepancy between generated and real samples.
 
-    Keeps every sample of both sides. What the real samples contribute by themselves is computed once.
+    Keeps every sample of both sides. The term of the real samples alone is computed once.
 
     Args:
-        kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 real
-            samples of all processes.
-        block_size: None for all samples at once; b averages over pairs of blocks of b.
-        unbiased: Leave out the diagonals; the value may then be slightly negative.
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved at the first `compute`, from the
+            first 1000 real samples of all processes.
+        block_size: Block size b to average over pairs of blocks; None for all samples at once.
+        unbiased: True to leave out the diagonals; the value may then be slightly negative.
+        reset_real_features: True if `reset` also forgets the real side.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as

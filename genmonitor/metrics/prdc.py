@@ -16,13 +16,13 @@ from genmonitor.metrics._real_fake import TwoSidedMetric
 class PRDC(TwoSidedMetric):
     """Precision, recall, density and coverage of generated samples among real ones, by k nearest neighbors.
 
-    Keeps every sample of both sides. The distances among the real samples are computed once and reused while these stay
-    the same.
+    Keeps every sample of both sides. The distances among the real samples are computed once and reused while the
+    samples stay the same.
 
     Args:
         k: Number of neighbors.
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        reset_real_features: True if `reset` also forgets the real side.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as

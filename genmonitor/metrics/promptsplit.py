@@ -31,21 +31,22 @@ SIDES = ("test", "reference")
 
 
 class PromptSplit(MomentMetric):
-    """Joint modes of outputs and prompts that one model has and a reference lacks, and the reverse.
+    """Joint modes of outputs and prompts that a model has and a reference lacks, and the reverse.
 
     The exact form keeps every sample. With `num_features` the metric streams: its state is the covariance of the random
-    features of each side, whose size does not grow with the number of samples. The first `update` then fixes the gammas
-    and a shift. Under torch.distributed those of rank zero hold for all, so every process must call the first `update`.
+    features of each side, which does not grow with the number of samples. The first `update` then fixes the gammas and
+    a shift. Under torch.distributed every process must call it, and all use those of rank zero.
 
     Args:
-        output_kernel: None for a Gaussian. An open gamma is resolved once, from the first 1000 reference samples of all
-            processes at the first `compute`, or from the samples of the first `update` when the metric streams.
-        prompt_kernel: Likewise for prompts.
+        output_kernel: Kernel of outputs; None for a Gaussian. A gamma that is not given is resolved at the first
+            `compute`, from the first 1000 reference samples of all processes. A streaming metric resolves it from the
+            samples of the first `update`.
+        prompt_kernel: Kernel of prompts, likewise.
         eta: Weight of the reference side, positive.
-        num_modes: M, how many modes of the test side and how many of the reference.
-        num_features: None for the exact form; R random features of Gaussian or Laplacian kernels, or of cosine ones.
-        seed: Of the random features.
-        kwargs: Those of torchmetrics.Metric.
+        num_modes: Number of modes of each side.
+        num_features: Number of random features of the kernels; None for the exact form.
+        seed: Seed of the random features.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range or the random features would not fit in memory; by `update` and
@@ -116,7 +117,7 @@ class PromptSplit(MomentMetric):
         """Add the state of another metric of this kind.
 
         Raises:
-            ValueError: If its first `update` fixed other shifts: sums of unlike terms mean nothing.
+            ValueError: If its first `update` fixed other shifts, since such sums cannot be added.
         """
         agree = not self._fixed  # a dictionary of states does not hold the shifts
         if isinstance(incoming_state, PromptSplit):
@@ -144,9 +145,9 @@ class PromptSplit(MomentMetric):
         """Add outputs and their prompts to one side.
 
         Args:
-            outputs: [N, D].
-            prompts: Embedded, row i belonging to output i [N, E]; None, always, for KEN of outputs without prompts.
-            reference: Which side.
+            outputs: Embedded outputs [N, D].
+            prompts: Embedded prompts [N, E], row i of output i; None in every call for KEN, which has no prompts.
+            reference: True for the reference, False for the test side.
 
         Raises:
             TypeError: If an input is not a tensor of real numbers.
@@ -170,9 +171,9 @@ class PromptSplit(MomentMetric):
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
         """Return `eigenvalues` [2 `num_modes`] and `total`, both float64.
 
-        The eigenvalues fall: first the largest positive ones, modes that the test side has and the reference lacks,
-        then the lowest negative ones, the reverse, with zeros for those that a side does not have. `total` is
-        Σ λ log(S / λ) over all positive ones, S their sum, as `functional.prompt_split` says.
+        The eigenvalues are in falling order. The largest positive ones come first: modes that the test side has and the
+        reference lacks. The lowest negative ones are the reverse. Missing ones are 0. `total` is Σ λ log(S / λ) over
+        all positive ones with sum S, see `functional.prompt_split`.
         """
         modes = self._modes()
         return {"eigenvalues": modes.eigenvalues, "total": modes.total}
@@ -180,7 +181,7 @@ class PromptSplit(MomentMetric):
     def modes(self) -> PromptSplitModes:
         """Return the modes of all processes' samples with their residuals and the samples' scores.
 
-        Where samples were not kept, `modes.score(outputs, prompts)` gives those of any samples.
+        If samples are not kept, `modes.score(outputs, prompts)` scores any samples.
         """
         with self._synced():
             return self._modes()
@@ -215,7 +216,7 @@ class PromptSplit(MomentMetric):
         return int(getattr(self, f"{side}_count"))
 
     def _chosen(self, outputs: Tensor, prompts: Tensor) -> PairKernel:
-        """Take what is open from the first samples; the shifts are on the CPU, for every process."""
+        """Resolve gammas and shifts from the first samples; the shifts are on the CPU, for every process."""
         pairs = PairKernel.of(outputs, prompts, self.output_kernel, self.prompt_kernel)
         return replace(pairs, output_shift=pairs.output_shift.cpu(), prompt_shift=pairs.prompt_shift.cpu())
 
@@ -228,7 +229,7 @@ class PromptSplit(MomentMetric):
         return PairKernel(self.output_kernel, self.prompt_kernel, self._fixed["outputs"], self._fixed["prompts"])
 
     def _features(self, num_features: int) -> FeatureMap:
-        """Return the random features of pairs, drawn once."""
+        """Return the random features of pairs, which are drawn once."""
         pairs = self._pair_kernel()
         return self._feature_map("pairs", self._dims(), lambda: pairs.features(num_features, self.seed))
 

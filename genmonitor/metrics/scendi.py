@@ -24,26 +24,26 @@ from genmonitor.metrics._spectral import PromptedMetric
 class ScendiScore(PromptedMetric):
     """Scendi score: the diversity of outputs beyond what their prompts explain.
 
-    If both kernels have explicit features (the cosine, or a Gaussian with `num_features`), the metric streams: its
-    state is their joint covariance, whose size does not grow with the number of samples. Otherwise it keeps the samples
-    and is exact, for up to several thousand of them, but without `correct` and `modes`.
+    If both kernels have explicit features (the cosine, or a Gaussian with `num_features`), the metric streams. Its
+    state is their joint covariance, which does not grow with the number of samples. Otherwise it keeps the samples and
+    is exact, for up to several thousand of them, but without `correct` and `modes`.
 
     For captions given images, captions are the outputs and images the prompts.
 
     Args:
-        kernel: Of outputs, None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all
-            processes at the first `compute` where samples are kept, else of rank zero's first `update`, which every
-            process must then call.
-        prompt_kernel: Of prompts, likewise.
-        num_features: Random Fourier features of each Gaussian kernel; None is exact.
-        rcond: Eigenvalues of the prompts' covariance up to rcond times the largest one count as zero; None: their
+        kernel: Kernel of outputs; None for the cosine. A gamma that is not given is resolved at the first `compute`,
+            from the first 1000 samples of all processes. A streaming metric resolves it from rank zero's first
+            `update`, which every process must then call.
+        prompt_kernel: Kernel of prompts, likewise.
+        num_features: Number of random Fourier features of each Gaussian kernel; None for the exact kernel.
+        rcond: Eigenvalues of the prompts' covariance up to rcond times the largest one count as zero. None for their
             number times the float32 precision.
-        seed: Of the random Fourier features.
-        kwargs: Those of torchmetrics.Metric.
+        seed: Seed of the random Fourier features.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as `functional.scendi_score` does,
-            which also documents the values and when it warns.
+            which also documents the values and the warnings.
 
     References:
         Ospanov, Jalali and Farnia, "Scendi Score: Prompt-Aware Diversity Evaluation via Schur Complement of CLIP
@@ -84,16 +84,16 @@ class ScendiScore(PromptedMetric):
         return scendi_from_grams(*(gram_matrix(x, kernel) for x, kernel in self._kept()), rcond=self.rcond)
 
     def correct(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        """Subtract from outputs what their prompts explain, φ_I - Γ* φ_T, as fitted to the samples seen so far.
+        """Subtract the part that prompts explain from outputs, φ_I - Γ* φ_T, as fitted to the samples so far.
 
-        The outputs given may be new. Under torch.distributed every process must call it, like `compute`.
+        The outputs may be new. Under torch.distributed every process must call it, like `compute`.
 
         Args:
             outputs: Features [N, D].
             prompts: Features [N, E].
 
         Returns:
-            Corrected features [N, P] of the outputs' kernel; for the cosine these are the D values of x / ‖x‖.
+            Corrected features [N, P] of the outputs' kernel; for the cosine the D values of x / ‖x‖.
         """
         x, t = self._features(outputs, prompts)
         with self._synced():
@@ -101,13 +101,13 @@ class ScendiScore(PromptedMetric):
         return x - t @ gamma.T.to(t)
 
     def modes(self, num_modes: int) -> ScendiModes:
-        """Return the directions in which outputs vary most beyond their prompts; every process must call it.
+        """Return the directions in which outputs vary most beyond their prompts. Every process must call it.
 
         Args:
-            num_modes: K, at most the number of features of outputs.
+            num_modes: Number K of modes, at most the number of features of outputs.
 
         Returns:
-            Eigenvalues and vectors. `mode_scores` scores samples on them; the highest show what a mode is.
+            Eigenvalues and eigenvectors. `mode_scores` scores samples on them; the highest scores show what a mode is.
         """
         with self._synced():
             return scendi_modes(self._joint(), self.feature_sum, num_modes, rcond=self.rcond)
@@ -118,10 +118,10 @@ class ScendiScore(PromptedMetric):
         Args:
             outputs: Features [N, D].
             prompts: Features [N, E].
-            modes: What `modes` of this metric returned.
+            modes: Result of `modes` of this metric.
 
         Returns:
-            [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
+            Scores [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
         """
         x, t = self._features(outputs, prompts)
         return x @ modes.vectors.to(x) - t @ modes.prompt_vectors.to(t)

@@ -17,23 +17,24 @@ from genmonitor.partition import PixelPartition
 
 
 class TwoSampleTest(TwoSidedMetric):
-    """p-value of the hypothesis that generated and real samples come from one distribution, for image and regions.
+    """P-values that generated and real samples come from one distribution, for the image and its regions.
 
     Keeps every sample of both sides. Several processes gather them and split the same pool in the same ways, so the
-    p-values are those of one.
+    p-values are those of a single process.
 
     Args:
-        partition: None for the whole sample alone, the only choice for features [N, D].
-        gammas: Of the kernels, in units of one over a region's mean squared distance in the pool of both sides.
-        views: Of images, one or both: "structure" and "texture"; features have the structure alone.
-        num_permutations: Random splits that the observed one is compared with, at least 19.
-        seed: Of the splits.
-        reset_real_features: Whether `reset` forgets the real side too.
-        kwargs: Those of torchmetrics.Metric.
+        partition: Regions to test too; None for the whole sample alone, the only choice for features [N, D].
+        gammas: Gammas of the kernels, in units of the inverse mean squared distance of a region in the pool of both
+            sides.
+        views: Views of images, "structure", "texture" or both; features have the structure alone.
+        num_permutations: Number of random splits, at least 19.
+        seed: Seed of the splits.
+        reset_real_features: True if `reset` also forgets the real side.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as `functional.two_sample_test` does,
-            which also documents the values and says what the p-values promise.
+            which also documents the values and what the p-values guarantee.
 
     References:
         Schrab et al., "MMD Aggregated Two-Sample Test", JMLR 2023, arXiv 2110.15073.

@@ -39,25 +39,25 @@ class _ModeCount(SpectralMetric):
         """Add samples.
 
         Args:
-            features: [N, D], or images [N, C, H, W].
-            real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
+            features: Features [N, D], or images [N, C, H, W].
+            real: True to ignore the batch, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
             TypeError: If they are not a tensor of real numbers.
-            ValueError: If they are not finite, differ in D from those before, one is the zero vector under the cosine
-                kernel, or the first `update` of a streaming metric cannot set an open gamma.
+            ValueError: If they are not finite, differ in D from those before, or one is the zero vector under the
+                cosine kernel. Also if the first `update` of a streaming metric cannot resolve the gamma.
         """
         if not is_left_out(real):
             self._add({"features": self._checked("features", features)}, [features])
 
     def modes(self, num_modes: int) -> VendiModes:
-        """Return the directions in which the samples vary most; every process must call it, like `compute`.
+        """Return the directions in which the samples vary most. Every process must call it, like `compute`.
 
         Args:
-            num_modes: K, at most the number of features of the kernel.
+            num_modes: Number K of modes, at most the number of features of the kernel.
 
         Returns:
-            Eigenvalues and vectors. `mode_scores` scores samples on them; the highest show what a mode is.
+            Eigenvalues and eigenvectors. `mode_scores` scores samples on them; the highest scores show what a mode is.
 
         Raises:
             ValueError: If the metric keeps samples instead of streaming, or has seen none.
@@ -70,11 +70,11 @@ class _ModeCount(SpectralMetric):
         """Score samples, which may be new, on modes v: ⟨v, φ⟩.
 
         Args:
-            features: [N, D].
-            modes: What `modes` of this metric returned.
+            features: Features [N, D].
+            modes: Result of `modes` of this metric.
 
         Returns:
-            [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
+            Scores [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
         """
         self._need_features()
         x = self._features_of("features")(self._checked("features", features))
@@ -84,19 +84,20 @@ class _ModeCount(SpectralMetric):
 class VendiScore(_ModeCount):
     """Vendi score of the samples seen: the number of equally common modes that would be as diverse.
 
-    With the cosine kernel, or with a Gaussian and `num_features`, the metric streams: its state is the covariance of
-    explicit features, whose size does not grow with the number of samples. With any other kernel it keeps the samples
-    and is exact, for up to several thousand of them.
+    With the cosine kernel, or with a Gaussian and `num_features`, the metric streams. Its state is the covariance of
+    explicit features, which does not grow with the number of samples. With any other kernel it keeps the samples and is
+    exact, for up to several thousand of them.
 
     Args:
-        kernel: None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all processes at
-            the first `compute` where samples are kept, else of rank zero's first `update`, which every process must
-            then call.
-        order: Q of the entropy, positive; may be math.inf.
-        num_features: Random Fourier features of a Gaussian kernel; None is exact.
-        truncation: T keeps the t largest eigenvalues and spreads the missing mass evenly over them; None keeps all.
-        seed: Of the random Fourier features.
-        kwargs: Those of torchmetrics.Metric.
+        kernel: Kernel; None for the cosine. A gamma that is not given is resolved at the first `compute`, from the
+            first 1000 samples of all processes. A streaming metric resolves it from rank zero's first `update`, which
+            every process must then call.
+        order: Order q of the entropy, positive; may be math.inf.
+        num_features: Number of random Fourier features of a Gaussian kernel; None for the exact kernel.
+        truncation: Number t of eigenvalues to keep, the largest; the missing mass is spread evenly over them. None
+            keeps all.
+        seed: Seed of the random Fourier features.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as `functional.vendi_score` does,
@@ -145,13 +146,13 @@ class VendiScore(_ModeCount):
 class RKEScore(_ModeCount):
     """RKE score of the samples seen: the Vendi score of order 2, which needs no eigenvalues and few samples.
 
-    The state is that of `VendiScore`. Where samples are kept, any number of them is exact, a block of pairs at a time.
+    The state is that of `VendiScore`. If samples are kept, any number of them is exact, a block of pairs at a time.
 
     Args:
-        kernel: As for `VendiScore`.
-        num_features: As for `VendiScore`.
-        seed: Of the random Fourier features.
-        kwargs: Those of torchmetrics.Metric.
+        kernel: Same as in `VendiScore`.
+        num_features: Same as in `VendiScore`.
+        seed: Seed of the random Fourier features.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: As `VendiScore` does.

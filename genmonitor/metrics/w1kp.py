@@ -21,9 +21,10 @@ class W1KPScore(GenerativeMetric):
     Keeps every sample.
 
     Args:
-        calibration: Of the outputs' embedding, from `functional.calibrate` or `functional.W1KPCalibration.load`.
-        k: Report the expected similarity of the closest pair among k outputs too, k at least 2.
-        kwargs: Those of torchmetrics.Metric.
+        calibration: Calibration of the outputs' embedding, from `functional.calibrate` or
+            `functional.W1KPCalibration.load`.
+        k: Number of outputs, at least 2, to report the expected similarity of the closest pair among them too.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If there is no calibration or k is below 2; by `update` and `compute` as `functional.w1kp_score`
@@ -64,8 +65,8 @@ class W1KPScore(GenerativeMetric):
 
         Args:
             features: Embedded outputs [N, D].
-            prompt_index: Prompt of each output, whole numbers [N].
-            real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
+            prompt_index: Index of the prompt of each output, integers [N].
+            real: True to ignore the batch, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
             TypeError: If an input is not a tensor of numbers of the right kind.
@@ -85,10 +86,10 @@ class W1KPScore(GenerativeMetric):
         """List the similarity of the outputs of each prompt over all processes, the least diverse prompt first.
 
         Args:
-            names: Of the prompts, by index.
+            names: Names of the prompts, by index.
 
         Raises:
-            ValueError: If a prompt has no name, or none has two outputs.
+            ValueError: If a prompt has no name, or no prompt has two outputs.
         """
         with self._synced():
             return w1kp_by_prompt(*self._kept(), calibration=self.calibration, k=self.k, names=names)
@@ -97,8 +98,8 @@ class W1KPScore(GenerativeMetric):
         """Average the expected similarity of the closest pair among 2 to k outputs over the prompts, with a band.
 
         Args:
-            k: The largest number of outputs; None for as many as every prompt with two or more has.
-            cutoff: Where high similarity begins.
+            k: Largest number of outputs; None for the number that every prompt with two or more has.
+            cutoff: Lowest W1KP score that counts as high similarity.
 
         Raises:
             ValueError: As `functional.reusability_curve` does, which also documents the values.
@@ -110,8 +111,8 @@ class W1KPScore(GenerativeMetric):
         """Draw the reusability curve, or values of `compute` as torchmetrics does.
 
         Args:
-            val: None for `reusability_curve()`; a dictionary of several such curves by name, such as those of two
-                models; or what `compute` returned, one or a list.
+            val: None for `reusability_curve()`, a dictionary of several such curves by name, such as those of two
+                models, or results of `compute`, one or a list.
             ax: A matplotlib axis, for values of `compute` only.
 
         Returns:

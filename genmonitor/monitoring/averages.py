@@ -69,7 +69,7 @@ def values_exchanged(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
     their way there and back, as where the average is float32 and the network bfloat16: the second gets copies.
 
     Args:
-        pairs: Of tensors of one shape.
+        pairs: Pairs of tensors of one shape.
     """
     alike = [(x, y) for x, y in pairs if (x.dtype, x.device) == (y.dtype, y.device)]
     copied = [(x, y, y.detach().clone()) for x, y in pairs if (x.dtype, x.device) != (y.dtype, y.device)]

@@ -61,7 +61,7 @@ class Monitor:
     Args:
         evaluator: What is evaluated; log keys and files begin with its prefix.
         sampler: How samples are drawn, as many as the evaluator wants.
-        real_images: Where real images come from.
+        real_images: Source of the real images.
         warn: Says what the user should know, on rank zero only.
         inform: Says what is nothing to be warned of, on rank zero only.
         image_key: This and the other options are those of `EvaluationOptions`.
@@ -73,9 +73,9 @@ class Monitor:
 
     Attributes:
         history: A record of values, with `epoch` and `step`, for each evaluation of the run.
-        findings: Of the last evaluation in this process, the one to look at first.
+        findings: Findings of the last evaluation in this process, the one to look at first.
         is_best: True if the last evaluation succeeded and none before was better: these weights are to be kept.
-        verbose: Whether to print what is no warning and no alert.
+        verbose: True to print what is no warning and no alert.
     """
 
     def __init__(
@@ -230,12 +230,12 @@ class Monitor:
         """Evaluate a model and take note of it; None where that failed or was left, which has then been said.
 
         Args:
-            model: Draws the samples.
+            model: Model that draws the samples.
             comm: The processes that evaluate together.
-            moment: Of this evaluation.
-            progress: Wraps the batches.
+            moment: Moment of this evaluation.
+            progress: Progress bar over the batches.
             draw: Gives this process's samples instead of the model.
-            commits: Whether later evaluations are compared with this one; if not, it raises no alert either.
+            commits: True if later evaluations are compared with this one; if not, it raises no alert either.
             told: Returns True once the training was told to stop, which is no failure.
             counts: What else the record holds.
         """

@@ -39,7 +39,7 @@ def evaluation_device(asked: torch.device | None, training: torch.device, comm: 
 
     Args:
         asked: The CPU; None for the device that trains, or the CPU if that is MPS, which lacks float64.
-        training: Where samples are drawn.
+        training: Device on which samples are drawn.
         comm: The processes that evaluate together.
 
     Raises:

@@ -56,8 +56,8 @@ class LoopMonitor(Monitor):
     Args:
         evaluator: What is evaluated; None for `RegionEvaluator()`, which finds regions and says which are wrong.
         sampler: How samples are drawn, as many as the evaluator wants; None for batches of 100 from seed 0.
-        folder: Of the run; files go into "genmonitor" in it. What an earlier run left there under the evaluator's
-            prefix is removed at the first evaluation, unless this one goes on from its state.
+        folder: Folder of the run; files go into "genmonitor" in it. What an earlier run left there under the
+            evaluator's prefix is removed at the first evaluation, unless this one goes on from its state.
         real_images: A Dataset, DataLoader or tensor: the training images, if `validation_images` are given too. Else
             some of these are compared with and others are not: best are images that the generator is not trained on.
         validation_images: To compare with.

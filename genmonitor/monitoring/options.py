@@ -27,7 +27,7 @@ class EvaluationOptions(TypedDict, total=False):
         evaluate_on: "cpu" for metrics and encoders on the CPU, where training leaves no memory on its device; samples
             are moved there. None, the default, for the device that trains, or the CPU where that is MPS, which has no
             float64.
-        on_alert: Called on rank zero with the text of each alert.
+        on_alert: Function called on rank zero with the text of each alert.
         on_error: "warn", the default, skips an evaluation that fails, and switches the monitor off after 3 in a row;
             "raise" lets it stop the run. A wrong configuration always raises, before the first training step of a
             Trainer, at the first evaluation or in `fit` of a `LoopMonitor`.

@@ -53,10 +53,10 @@ def diagnosis_figure(
             (H, W), which leave it clear where they are above 0.05; None where images are not aligned.
         areas: Booleans (H, W) to outline, the one of the examples first.
         examples: Images (n, c, H, W) by the title of the row; n alike, at most 6.
-        shares: Of the distance that each fault explains, by its words; None where images are at no
-            distance, as copies of real ones are.
+        shares: Shares of the distance that each fault explains, by its words; None where images are at no distance, as
+            copies of real ones are.
         proportions: Share that right images in wrong proportions explain.
-        value_range: What to show as black and as white.
+        value_range: Values to show as black and as white.
         title: The finding.
         note: Below the title.
 
@@ -119,7 +119,7 @@ def map_pixels(average: Array, sizes: NDArray[Any], p: NDArray[Any]) -> NDArray[
 
     Args:
         average: Mean of real images (c, H, W).
-        sizes: Of the difference at each pixel (H, W), in standard deviations of chance.
+        sizes: Sizes of the difference at each pixel (H, W), in standard deviations of chance.
         p: P-values (H, W).
     """
     gray = to_array(average).mean(0)
@@ -148,7 +148,7 @@ def parts_of(shares: Mapping[str, float], proportions: float) -> dict[str, float
     """Return the parts of a distance, in [0, 1]: those of faults, wrong proportions, and what neither explains.
 
     Args:
-        shares: Of the faults by their words.
+        shares: Shares of the faults by their words.
         proportions: Share that right images in wrong proportions explain.
 
     >>> parts_of({"blurred": 0.75}, 0.0)

@@ -72,9 +72,9 @@ def mode_prompts(
 
     Args:
         modes: At least one, each with at least one prompt.
-        value_range: What to show as black and as white.
-        against: What the reference is called.
-        model: What the model is called.
+        value_range: Values to show as black and as white.
+        against: Name of the reference.
+        model: Name of the model.
     """
     groups = [[_pair(sides, value_range) for sides in mode.prompts] for mode in modes]
     height, widths = _sizes(pair for group in groups for pair in group)
@@ -103,9 +103,9 @@ def changed_prompts(
 
     Args:
         rows: At least one, the one that differs most first.
-        value_range: What to show as black and as white.
-        against: What the reference is called.
-        model: What the model is called.
+        value_range: Values to show as black and as white.
+        against: Name of the reference.
+        model: Name of the model.
     """
     pairs = [_pair(sides, value_range) for sides in rows]
     height, widths = _sizes(pairs)

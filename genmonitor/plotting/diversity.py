@@ -38,7 +38,7 @@ def mode_samples(
         shares: Each mode's share of the model's own variety.
         images: (modes, 2k, c, H, W), k samples from one end and k from the other.
         prompts: 2k texts for each mode; shown as they are, cut where they are long. None for samples without prompts.
-        value_range: What to show as black and as white.
+        value_range: Values to show as black and as white.
     """
     images = to_array(images)
     rows, columns = images.shape[:2]
@@ -69,7 +69,7 @@ def least_varied(rows: Sequence[tuple[str, float, str, Array]], value_range: tup
     Args:
         rows: Prompt, W1KP, a remark, and images (k, c, H, W), the two most similar ones first; at least one row, the
             least varied first.
-        value_range: What to show as black and as white.
+        value_range: Values to show as black and as white.
     """
     tiles = [to_tiles(to_array(images), value_range) for *_, images in rows]
     height, width = tiles[0].shape[1:3]

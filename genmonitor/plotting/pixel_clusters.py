@@ -42,7 +42,7 @@ def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Ar
 
     Args:
         labels: (H, W) int at pixel resolution, 0 for constant sites, 1..C for clusters.
-        names: Of regions that have one, by label.
+        names: Names of regions that have one, by label.
         image: (c, H, W) in any range; its contrast is stretched, its colors become gray.
 
     Raises:
@@ -127,7 +127,7 @@ def side_by_side(
         sets: Name to images (n, c, H, W), of one size; the first 16 or fewer of each are shown.
         labels: (H, W) int at pixel resolution.
         region: The label of the region to show alone, 0 for the constant sites; None for none.
-        value_range: What to show as black and as white.
+        value_range: Values to show as black and as white.
         title: In the region's color.
         note: Below the title.
 

@@ -89,7 +89,7 @@ def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
 
     Args:
         run: Its folder.
-        epoch: Of the evaluation.
+        epoch: Epoch of the evaluation.
         step: The trainer's; None where that is not known.
     """
     wanted = {"epoch": epoch, "step": step}

@@ -31,7 +31,7 @@ class RunFolder:
     or not at all, and the folder is made where it is missing. In a distributed run only rank zero may write.
 
     Args:
-        path: Of the folder.
+        path: Path of the folder.
 
     Raises:
         OSError: By every method, if the disk does not take or give a file.
@@ -99,9 +99,9 @@ class RunFolder:
             evaluations: The oldest first, each with its "values", a "message" about it, the "headlines" of what
                 was found, and its circumstances.
             declared: The values.
-            findings: Of the last evaluation.
+            findings: Findings of the last evaluation.
             notes: Each with "text", and "epoch", "step" and "alert", see `Note`.
-            tables: Of the last evaluation, by name; what is a picture in them is left out.
+            tables: Tables of the last evaluation, by name; what is a picture in them is left out.
         """
         kept = {name: table.without_pictures() for name, table in (tables or {}).items()}
         content = {
@@ -146,8 +146,8 @@ def free_folder(run: Path, name: str, prefixes: Collection[str]) -> Path:
 
     Args:
         run: The folder of the run.
-        name: Of the folder in it.
-        prefixes: Of the monitors that share it.
+        name: Name of the folder in it.
+        prefixes: Prefixes of the monitors that share it.
     """
     for number in count():
         folder = run / (f"{name}-v{number}" if number else name)

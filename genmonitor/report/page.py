@@ -104,7 +104,7 @@ def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]
 
     Args:
         run: What it left.
-        pictures: Of the page.
+        pictures: Pictures of the page.
         folder: With its files.
     """
     rows, given = region_rows(run), ("monitor", "heading", "message", "real_images", "generated_images", "other_images")
@@ -154,7 +154,7 @@ def history_csv(monitors: Sequence[MonitorRun]) -> str:
     """Return a row for each evaluation, with the values of all monitors under their log keys; what one lacks is empty.
 
     Args:
-        monitors: Of a run; those that evaluated at one step share a row.
+        monitors: Monitors of a run; those that evaluated at one step share a row.
     """
     rows: dict[tuple[float | None, ...], Record] = {}
     for monitor in monitors:

@@ -33,7 +33,7 @@ class Pictures:
     """Embeds the pictures of a page in it.
 
     Args:
-        runs: Of the monitors that share the page.
+        runs: Runs of the monitors that share the page.
     """
 
     def __init__(self, runs: Sequence[MonitorRun]) -> None:

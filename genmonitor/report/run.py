@@ -31,8 +31,8 @@ class Note:
 
     Attributes:
         text: The sentence.
-        epoch: Of the evaluation.
-        step: Of the evaluation.
+        epoch: Epoch of the evaluation.
+        step: Step of the evaluation.
         alert: What an alert is about, such as "cluster_2"; None for a note that is no alert.
     """
 
@@ -47,10 +47,10 @@ class Picture:
     """A figure, or images below each other, and the evaluation that it shows; without one it is the latest of its kind.
 
     Attributes:
-        path: Of the PNG or WebP file.
-        epoch: Of the evaluation.
-        step: Of the evaluation.
-        about: Of images, "height" of one, "nearest" (True if the nearest real image is at the right of each),
+        path: Path of the PNG or WebP file.
+        epoch: Epoch of the evaluation.
+        step: Step of the evaluation.
+        about: About of images, "height" of one, "nearest" (True if the nearest real image is at the right of each),
             "captions", and "distances" to the nearest real image as multiples of what is usual; empty for a figure.
     """
 
@@ -78,11 +78,11 @@ class MonitorRun:
         evaluations: Each with its "values", the "message" about it, what was "wrong", and its circumstances; the oldest
             first, at least one.
         values: Declarations by key.
-        findings: Of the last evaluation, the one to look at first.
+        findings: Findings of the last evaluation, the one to look at first.
         headlines: The first few of each evaluation.
         baseline: Low, median and high of what real images get, by the name of the value.
         notes: The oldest first.
-        tables: Of the last evaluation, by name.
+        tables: Tables of the last evaluation, by name.
         pictures: By name, the oldest first.
         strips: Images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
         partition: None for a monitor without regions.

@@ -30,7 +30,7 @@ class Outputs:
 
     Attributes:
         where: Their folder or file, as given.
-        names: Of each output: its file in the folder, else its row, counted from 0.
+        names: Names of each output: its file in the folder, else its row, counted from 0.
         images: Read when they are asked for; None if the outputs are no images.
         features: [n, d]: the embeddings, or what the encoder made of images; None before.
         notes: What the user should know of how they were read.

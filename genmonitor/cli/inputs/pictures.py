@@ -108,7 +108,7 @@ class Pictures(Dataset[Tensor]):
 
     Attributes:
         pictures: The files.
-        shape: Of all.
+        shape: Shape of all images.
     """
 
     pictures: Sequence[Picture]

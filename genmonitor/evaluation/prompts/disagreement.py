@@ -63,7 +63,7 @@ class DisagreementValues:
         reference: "data", "start" or "previous".
 
     Attributes:
-        against: What the reference is called.
+        against: Name of the reference.
         modes: Keys of the modes by sign, "top" and "bottom", the largest first.
         specs: All declarations.
     """
@@ -102,7 +102,7 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
     Args:
         record: Values of the evaluation.
         changed: The prompts that differ by more than chance, most first.
-        against: What the reference is called.
+        against: Name of the reference.
         of: What the model is called, where that says more than that it is the model.
     """
     p = record["p"]
@@ -164,11 +164,11 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     """Shows the modes of a disagreement and the prompts that differ most, with samples of both sides.
 
     Attributes:
-        prompts: Of both sides.
-        against: What the reference is called.
+        prompts: Prompts of both sides.
+        against: Name of the reference.
         value_range: What to show as black and as white; None for the lowest and the highest value of the samples.
         summed_up: Total and modes.
-        model: What the model is called.
+        model: Name of the model.
     """
 
     prompts: Prompts

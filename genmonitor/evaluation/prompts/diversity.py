@@ -63,9 +63,9 @@ def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> 
 
     Args:
         n: Samples.
-        prompted: Whether there are prompts.
-        paired: Whether Conditional-Vendi is measured.
-        calibrated: Whether W1KP is measured.
+        prompted: True if there are prompts.
+        paired: True if Conditional-Vendi is measured.
+        calibrated: True if W1KP is measured.
     """
     left_out = set() if prompted else {"scendi", "scendi_prompt", "prompt_share"}
     left_out |= set() if paired else {"conditional_vendi", "information_vendi"}
@@ -77,7 +77,7 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
     """Return the finding how varied the samples are.
 
     Args:
-        record: Of the evaluation.
+        record: Record of the evaluation.
         n: Samples.
         kind: What the samples are called.
     """
@@ -137,8 +137,8 @@ class SpreadTracker(PromptTracker):
         """Estimate the spread of each prompt's samples.
 
         Args:
-            features: Of all samples [N, D], row i of sample i.
-            kernel: Of the features.
+            features: Features of all samples [N, D], row i of sample i.
+            kernel: Kernel of the features.
         """
         out = {}
         for name, rows in self.groups.split(features).items():
@@ -166,7 +166,7 @@ def mode_figures(
     Args:
         evaluation: The last one.
         prompts: Sample i has prompt i modulo their number; None for a generator without prompts.
-        value_range: What to show as black and as white.
+        value_range: Values to show as black and as white.
     """
     ends = evaluation.ends
     if ends.images.shape[3:].numel() <= 1:

@@ -51,9 +51,9 @@ class PromptGroups:
         sizes: Numbers of samples, on each side of a comparison.
 
     Attributes:
-        by_prompt: Whether samples are judged prompt by prompt.
+        by_prompt: True if samples are judged prompt by prompt.
         left_out: Number of prompts with too few samples to be judged.
-        names: Of the groups that are judged.
+        names: Names of the groups that are judged.
 
     Example:
         >>> {name: len(rows) for name, rows in PromptGroups(Prompts([5, 7]), 17).split(torch.zeros(17, 2)).items()}
@@ -74,7 +74,7 @@ class PromptGroups:
         """Split rows [N, ...], row i of sample i, by the prompts that are judged; {} if there are too few.
 
         Args:
-            rows: Of all samples of a side.
+            rows: Rows of all samples of a side.
         """
         if self._prompts is None or not self.by_prompt:
             return {ALL: rows} if self._any else {}
@@ -105,7 +105,7 @@ class PromptTracker(Tracker):
     Samples are not paired by their seeds: a prompt that has collapsed has nothing in common with what it was.
 
     Args:
-        groups: Of samples that are judged together.
+        groups: Groups of samples that are judged together.
 
     Attributes:
         errors: The largest standard error of each group so far.

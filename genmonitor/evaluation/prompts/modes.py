@@ -70,7 +70,7 @@ class Mode:
         eigenvalue: Positive where the model has it and the reference lacks it.
         prompts: With their mean score on the side that has the mode.
         samples: Rows of the model with the highest scores on it, the highest first.
-        reference_samples: The same of the reference.
+        reference_samples: Samples of the reference, likewise.
     """
 
     eigenvalue: float
@@ -219,7 +219,7 @@ def mode_ends(scores: Tensor, samples: Samples, k: int, comm: Collective) -> Mod
     There are fewer where there are fewer than 2k samples. Every process must call it.
 
     Args:
-        scores: Of this process's samples on each mode [n, modes].
+        scores: Scores of this process's samples on each mode [n, modes].
         samples: This process's.
         k: At each end.
         comm: The processes that evaluate together.

@@ -32,20 +32,20 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
     """An evaluator of features of outputs and of their prompts, which tells of prompts that became worse.
 
     Args:
-        settings: What the values depend on. Sample i has prompt i modulo their number.
-        kernels: Of outputs and of prompts; their gammas are fixed for a run.
-        groups: Of samples that are judged together.
-        output_encoder: From images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: From a list of n strings, or labels int64 [n], to features [n, e]; a name for `text_encoder`; or
-            None for one-hot labels.
+        settings: Settings on which the values depend. Sample i has prompt i modulo their number.
+        kernels: Kernels of outputs and of prompts; their gammas are fixed for a run.
+        groups: Groups of samples that are judged together.
+        output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
+        prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]; a name for
+            `text_encoder`; or None for one-hot labels.
         batch_size: Samples per call of an encoder.
-        prefix: What its log keys and files begin with.
+        prefix: Prefix of log keys and files.
         objects: Further arguments given that no manifest can hold, by name.
 
     Attributes:
-        tracker: Of a value of each prompt's samples, by which they are judged.
-        kernel: Of outputs, with its gamma once it is known.
-        prompt_kernel: Of prompts, likewise.
+        tracker: Tracker of a value of each prompt's samples, by which they are judged.
+        kernel: Kernel of outputs, with its gamma once it is known.
+        prompt_kernel: Kernel of prompts, likewise.
 
     Raises:
         ValueError: If there is no encoder for prompts that are strings, or one of strings for labels.

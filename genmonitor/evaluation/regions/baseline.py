@@ -32,7 +32,7 @@ def measure_baseline(
             are disjoint. Where it is less they overlap, and the bands are widened by what that hides; where it is
             hardly more than n, each draw holds images more than once.
         n: Images per draw.
-        seed: Of the draws.
+        seed: Seed of the draws.
         together: The values whose bands hold together, see `simultaneous_bands`.
         similarities: The values that are 1 at best, see there.
     """
@@ -67,7 +67,7 @@ def simultaneous_bands(
     1 - CMS is skewed and never negative. `benchmarks/detection.md` says how often real images leave them.
 
     Args:
-        values: Of each draw [D], by name; D at least 2.
+        values: Values of each draw [D], by name; D at least 2.
         together: Names whose bands hold together; each other one holds alone.
         similarities: Names of values that are 1 at best.
         widen: Multiplies every distance from the median.

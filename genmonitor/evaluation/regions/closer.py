@@ -19,7 +19,7 @@ def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
 
     Args:
         differences: Positive where the first set is closer.
-        names: Of the two sets.
+        names: Names of the two sets.
 
     Example:
         >>> same = {"difference": 0.0, "standard_error": 0.03, "p_value_adjusted": 0.8}
@@ -77,8 +77,8 @@ def closer_table(
 
     Args:
         differences: Positive where the first set is closer.
-        values: Of the evaluation of each set.
-        names: Of the two sets.
+        values: Values of the evaluation of each set.
+        names: Names of the two sets.
         sizes: Sites of the image and of each region.
     """
     against_real = [f"{name} against real" for name in names]

@@ -73,12 +73,12 @@ def find_clusters(
 
     Args:
         sites: Maps [N, c, h, w], N at least 4.
-        kernel: With its gamma set.
+        kernel: Kernel with its gamma set.
         n_clusters: None to choose 2..8.
         patch_size: Side of a site; None to choose one, see `chosen_patch_size`.
-        progress: Wraps what takes long.
+        progress: Progress bar for the steps that take long.
         linkage: None to choose "average" or "smoothed".
-        batch_estimator: As for `pixel_cka`; None for all maps at once.
+        batch_estimator: Same as in `pixel_cka`; None for all maps at once.
 
     References:
         Ben-Hur, Elisseeff and Guyon, "A stability based method for discovering structure in clustered data", 2002.

@@ -53,10 +53,10 @@ class RegionEvaluation(Evaluation):
     """Values, and what a later evaluation is compared by.
 
     Attributes:
-        influence: Of the samples of all processes; None where there are too few to compare.
+        influence: Influence of the samples of all processes; None where there are too few to compare.
         diagnosed: Where and what is wrong; nothing where there are too few to compare.
         classes: What was found of each class; empty without labels, and where nothing was diagnosed.
-        between: Whether it is between two diagnoses.
+        between: True if it is between two diagnoses.
         look: How its samples look beside those of the best evaluation; None where samples are an encoder's, or too few.
     """
 
@@ -98,9 +98,9 @@ class Diagnoses:
 
     Attributes:
         every: Evaluations from one diagnosis to the next.
-        is_last: Whether the next evaluation is the last of a fit, which always has a diagnosis.
+        is_last: True if the next evaluation is the last of a fit, which always has a diagnosis.
         evaluations: Their number.
-        epoch: Of the last diagnosis.
+        epoch: Epoch of the last diagnosis.
         ratios: Error ratios of image and regions at the last diagnosis.
         wrong: What was wrong then, dated.
         copied: Diagnoses in a row that found copies.
@@ -159,9 +159,9 @@ def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float |
     """Return findings with the epoch since when they have held, and say it where that is an earlier one.
 
     Args:
-        findings: Of an evaluation.
+        findings: Findings of an evaluation.
         before: Those of the evaluation before it, dated.
-        epoch: Of the evaluation; None where epochs are not known.
+        epoch: Epoch of the evaluation; None where epochs are not known.
     """
     out = []
     for finding in findings:

@@ -39,7 +39,7 @@ class Regions:
 
     Attributes:
         partition: The regions.
-        kernel: With its gamma set.
+        kernel: Kernel with its gamma set.
         baseline: What real images score in place of generated ones, by value.
         chance: Distance of real images in place of generated ones, the median, by region, see `error_ratios`.
         value_range: Lowest and highest value of a pixel.
@@ -125,9 +125,9 @@ class RegionFinder:
         """Find what is fixed for a run.
 
         Args:
-            split: Which images serve for what.
-            device: Where to compute.
-            progress: Wraps what takes long.
+            split: Split of the real images by purpose.
+            device: Device to compute on.
+            progress: Progress bar for the steps that take long.
             earlier: Clusters to take instead of looking for some.
         """
         images = split.regions.read(range(len(split.regions)))

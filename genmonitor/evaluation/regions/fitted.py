@@ -46,7 +46,7 @@ class Fitted:
         Args:
             regions: What was found.
             finder: With the settings of the metrics.
-            split: Which images serve for what.
+            split: Split of the real images by purpose.
             probe: Some generated images, on the device to evaluate on.
             comm: The processes that evaluate together.
         """

@@ -39,10 +39,10 @@ class Compared:
 
     Attributes:
         partition: The regions.
-        kernel: Of CMS and MMD, with its gamma set.
+        kernel: Kernel of CMS and MMD, with its gamma set.
         views: What both views and their kernels are, see `views_state`: of real images that are not compared.
-        block_size: Of CMS; None for all images at once.
-        seed: Of the permutations.
+        block_size: Block size of CMS; None for all images at once.
+        seed: Seed of the permutations.
     """
 
     partition: PixelPartition
@@ -59,8 +59,8 @@ class RegionMeasures(NamedTuple):
         values: CMS, shares and MMD.
         error: Distance of image and regions from real ones, both views together: the root of a biased MMD².
         p: P-values by region.
-        distances: Of each view by region: MMD² in standard deviations of chance, mean over the gammas.
-        influence: Of both views together, on the CPU: what a later evaluation is compared by.
+        distances: Distances of each view by region: MMD² in standard deviations of chance, mean over the gammas.
+        influence: Influence of both views together, on the CPU: what a later evaluation is compared by.
         fake: Generated images of all processes [N, C, H, W].
         real: The real ones that they are compared with.
     """
@@ -78,7 +78,7 @@ class RegionMetrics:
     """Comparison of generated images with this process's real ones.
 
     Args:
-        fixed: For the run.
+        fixed: Values fixed for the run.
         real: Maps of real images [m, c, h, w].
         testable: True if both sides hold, over all processes, the 8 images that a test needs.
     """
@@ -110,7 +110,7 @@ class RealRegions:
     """Real images of all processes, and what is computed of them once.
 
     Args:
-        fixed: For the run.
+        fixed: Values fixed for the run.
         real: Maps of real images [M, C, H, W].
     """
 
@@ -243,7 +243,7 @@ def both_views(influences: Mapping[View, MMDInfluence], counts: Mapping[View, Te
     too small.
 
     Args:
-        influences: Of each view.
+        influences: Influences of each view.
         counts: Weight of each view in each region [R].
     """
     total: dict[str, Any] = {name: torch.zeros_like(getattr(influences["structure"], name)) for name in ADDED}

@@ -151,9 +151,9 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     """Return what draws the map, examples of the fault that was found and the shares of the distance; and odd images.
 
     Args:
-        diagnosis: Of an evaluation.
+        diagnosis: Diagnosis of an evaluation.
         finding: The first of the evaluation.
-        value_range: What to show as black and as white.
+        value_range: Values to show as black and as white.
     """
     finding = finding if finding.kinds or diagnosis.findings[0].fine else diagnosis.findings[0]
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
@@ -183,7 +183,7 @@ def side_by_side(regions: Regions, findings: Sequence[Finding], sets: Mapping[st
 
     Args:
         regions: What was found.
-        findings: Of the evaluation; that of a region comes before an area of the diagnosis.
+        findings: Findings of the evaluation; that of a region comes before an area of the diagnosis.
         sets: Name to images [n, C, H, W].
         note: Below the title.
     """
@@ -216,8 +216,8 @@ def region_lines(partition: PixelPartition, stability: Mapping[str, float], enco
 
     Args:
         partition: The regions.
-        stability: Of the regions that have one, by name.
-        encoding: Of where it is printed; None for standard output's.
+        stability: Stability of the regions that have one, by name.
+        encoding: Encoding of the output; None for that of standard output.
 
     >>> for line in region_lines(PixelPartition.grid((2, 4), 1, 2), {"cluster_1": 0.9}, "ascii"): print(line)
     11112222  region          sites  stability  where
@@ -273,7 +273,7 @@ def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPar
     """Return an evaluation region by region, those that differ most from real images first.
 
     Args:
-        findings: Of the evaluation.
+        findings: Findings of the evaluation.
         record: Its values.
         partition: The regions.
         of: Added to the title, such as "500 images".

@@ -34,7 +34,7 @@ class Look(NamedTuple):
     """How the samples of an evaluation look beside those of the best one before.
 
     Attributes:
-        readings: Of the samples [N, R].
+        readings: Readings of the samples [N, R].
         finding: What is visibly worse; None where nothing is.
     """
 
@@ -88,9 +88,9 @@ class RegionTracker(Tracker):
         Args:
             current: Influences of its samples.
             ratios: Error ratios of image and regions.
-            scores: Of the regions, as `scores` returned them.
-            epoch: Of the evaluation.
-            readings: Of its samples, where they are read.
+            scores: Scores of the regions, as `scores` returned them.
+            epoch: Epoch of the evaluation.
+            readings: Readings of its samples, where they are read.
         """
         if self.influence is None or not _comparable(current, self.influence):
             self.best, self.epochs, self.influence = {}, {}, current
@@ -107,7 +107,7 @@ class RegionTracker(Tracker):
             fake: Generated images [N, C, H, W].
             real: Real ones [M, C, H, W].
             ratio: Error ratio of the image.
-            seed: Of the permutations.
+            seed: Seed of the permutations.
             aligned: True if the same places of images can be compared.
         """
         low, span = float(real.min()), float(real.max() - real.min()) or 1.0

@@ -73,7 +73,7 @@ class RegionValues:
         """Return the smallest p-value of all tests of an evaluation, adjusted by Holm.
 
         Args:
-            values: Of the evaluation.
+            values: Values of the evaluation.
             searched: True if there was a diagnosis.
 
         Example:

@@ -33,13 +33,14 @@ class AreaDiagnosis:
     """What was measured of an area.
 
     Attributes:
-        mask: bool [H, W].
+        mask: Boolean mask [H, W] of the pixels.
         distance: In standard deviations of what chance makes of it; judged on half of the images.
-        p: Of no difference, by permutation.
+        p: P-value of no difference, by permutation.
         explained: The best faults; None where the area does not differ, or no fault brings it closer.
         readings: Those that differ most, of the rectangle that holds the area; empty where it does not differ.
         proportions: Share of the distance that is right images in wrong proportions; 0 where it does not differ.
-        weights: Of the chosen real images, of mean 1, that say which are too rare; None where that was not asked.
+        weights: Weights of the chosen real images, of mean 1, that say which are too rare; None where that was not
+            asked.
         spread: Mean squared distance among generated images over that among real ones.
         nearest: Median distance to the nearest other generated image over the same of real ones.
         samples: Indices of the generated images that show the difference most.
@@ -72,13 +73,13 @@ def diagnose_area(
     """Measure an area of images.
 
     Args:
-        images: Of both sides.
-        mask: bool [H, W], true somewhere.
-        models: To try.
+        images: Images of both sides.
+        mask: Boolean mask [H, W], true somewhere.
+        models: Fault models to try.
         image: Distance of the whole image, for `of_image`; None where the area is all of it.
         skip_failing: Leave out fault models that fail, rather than to raise their error.
-        p: Of no difference, by the map that found the area, whose place is then not exact; None for an area that is
-            tested, and stays where it is.
+        p: P-value of no difference, by the map that found the area, whose place is then not exact; None for an area
+            that is tested, and stays where it is.
     """
     failures: list[str] = []
     around = p is not None

@@ -20,8 +20,8 @@ class Repeats:
     """Images that come over and over.
 
     Attributes:
-        share: Of generated images with a near twin, less that of real ones.
-        p: Of no more than among real images.
+        share: Share of generated images with a near twin, less that of real ones.
+        p: P-value of no more than among real images.
         of_distance: Part of the distance that is gone when each is counted once.
         samples: Indices of generated images with a twin.
     """

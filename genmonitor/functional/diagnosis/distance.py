@@ -100,7 +100,7 @@ def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
 
     Args:
         real: Images that whiten [N, C, H, W].
-        area: bool [H, W].
+        area: Boolean mask [H, W] of the pixels.
     """
     rows, columns = slices_of(area)
     inside = area[rows, columns].to(real.device)
@@ -117,8 +117,8 @@ def all_views(real: Tensor, area: Tensor, around: bool = False) -> list[Values]:
 
     Args:
         real: Images that whiten [N, C, H, W].
-        area: bool [H, W].
-        around: Whether what is around it shows what is wrong with it, and its place may be a pixel off: statistics are
+        area: Boolean mask [H, W] of the pixels.
+        around: True if what is around it shows what is wrong with it, and its place may be a pixel off: statistics are
             then of both and of its edge, structure and texture of what is a pixel within.
     """
     views = pixel_views(real, within(area)[:2][-1] if around else area)

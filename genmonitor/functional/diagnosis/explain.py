@@ -90,9 +90,9 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
     Args:
         fitted: The half to fit strengths on.
         judged: The half to judge on.
-        models: To try.
+        models: Fault models to try.
         wrong: See `arbiter_of`.
-        p: Of no difference.
+        p: P-value of no difference.
 
     Returns:
         As many faults as add something; None where no fault brings real images closer.

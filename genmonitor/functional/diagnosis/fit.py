@@ -52,7 +52,7 @@ class Side:
 
     Attributes:
         real: [N, C, H, W], scaled as fault models want them.
-        area: bool [H, W], where faults are put.
+        area: Boolean mask [H, W], where faults are put.
         low, high: The range of generated and real images; what a generator cannot return, a fault does not either.
         offset: What is added to distances, so that those of the first images are about those of all.
     """
@@ -170,8 +170,8 @@ def more(side: Side, models: Models, starts: Sequence[Faults]) -> Iterator[Fault
     Two may hide each other, and neither be the best alone: noise hides most of all.
 
     Args:
-        side: To fit on.
-        models: To try.
+        side: Half of the images to fit on.
+        models: Fault models to try.
         starts: Single faults, the best first.
     """
     hiding = [x for x in models if getattr(x, "hides", False)]
@@ -196,9 +196,9 @@ def _search(side: Side, starts: Sequence[Faults], models: Models, most: int) -> 
     """Add one fault to one of the starts; return what comes of it with its distance, best first.
 
     Args:
-        side: To fit on.
+        side: Half of the images to fit on.
         starts: What is put already.
-        models: Of the fault to add.
+        models: Models of the fault to add.
         most: How many to refine at most.
     """
     order = {id(model): number for number, model in enumerate(models)}

@@ -26,7 +26,7 @@ class Images:
         real: [M, C, H, W].
         chosen_fake: Which of the given generated images these are [N].
         chosen_real: Which of the given real ones [M].
-        seed: Of this order, and of all that is random later.
+        seed: Seed of this order, and of all that is random later.
         readings: What is read of single images.
     """
 

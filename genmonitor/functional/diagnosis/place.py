@@ -40,11 +40,11 @@ def located(
     fault may be around the area.
 
     Args:
-        images: Of both sides.
-        mask: Of the area, bool [H, W]: larger than the fault by a pixel or two, or its edge alone.
+        images: Images of both sides.
+        mask: Mask of the area, bool [H, W]: larger than the fault by a pixel or two, or its edge alone.
         p_map: P-values of the map [H, W].
-        models: To try.
-        skip_failing: As for `diagnose_area`.
+        models: Fault models to try.
+        skip_failing: Same as in `diagnose_area`.
 
     Returns:
         The area, and those models that are worth trying there.
@@ -100,7 +100,7 @@ def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]
     two best areas are moved at their sides while that brings images closer.
 
     Args:
-        side: To fit on.
+        side: Half of the images to fit on.
         candidates: Faults, and areas to begin with.
     """
     placed = []

@@ -26,7 +26,7 @@ def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: 
     """Weight real images so that they come closest to generated ones, and judge that on others.
 
     Args:
-        distance: Of the area.
+        distance: Distance of the area.
         real: Embedded real images.
         fitted: Embedded generated images that weights are fitted to.
         judged: Embedded generated images that they are judged on.

@@ -69,7 +69,7 @@ def separability(fitted: Weighted, judged: Weighted, readings: Sequence[Reading]
         fitted: The half that the classifier is fitted on.
         judged: The other half.
         readings: What is read of images; empty for none.
-        seed: Of the filters.
+        seed: Seed of the filters.
     """
     single = [reading for reading in readings if not reading.of_set]
     features = _Features.of(fitted.real, usable_readings(single, fitted.real), seed)

@@ -36,7 +36,7 @@ class Statistics:
         pairs: The same of pixels whose right, and whose lower neighbor is there too: in the area, at its edge, where
             plateaus are counted [2, h w, 3].
         color: Mean of the area's channels among real images [C].
-        mean: Of the statistics among real images [S].
+        mean: Mean of the statistics among real images [S].
         axes: From them to uncorrelated ones [S, S].
     """
 
@@ -54,9 +54,9 @@ class Statistics:
 
         Args:
             real: The images [N, C, H, W], which fill [0, 1].
-            area: bool [H, W].
-            around: Whether to look around the area as well, and at its edge: a band of two pixels, since the place of
-                an area may be a pixel off.
+            area: Boolean mask [H, W] of the pixels.
+            around: True to look around the area as well, and at its edge: a band of two pixels, since the place of an
+                area may be a pixel off.
         """
         inside, edge, near = within(area)[:2][-1], grown(area, 1), grown(area, 1 + REACH)
         if not around:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Band energy test: whether generated images have as much coarse and fine detail as real ones, octave by octave."""
+"""Band energy test: compares the coarse and fine detail of generated and real images, octave by octave."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ STEP = 1 / 255
 
 
 class BandEnergy(NamedTuple):
-    """What `band_energy_test` found of B bands, the finest first.
+    """Result of `band_energy_test` for B bands, the finest first.
 
     Attributes:
-        wavelengths: The shortest wavelength of each band in pixels; it reaches to that of the next, the last to all.
-        energy: Energy of a typical generated image over that of a typical real one, float64 [B]; 1 where they agree.
-        p_value: Of no difference in a band, float64 [B], one level for all bands and directions.
-        directed_energy: The same as `energy` of the vertical, the horizontal and the diagonal details, float64 [B, 3].
-        directed_p_value: Of these, float64 [B, 3].
+        wavelengths: Shortest wavelength of each band in pixels. A band ends where the next begins; the last has no end.
+        energy: Energy of a typical generated image divided by that of a typical real one, float64 [B]; 1 if they agree.
+        p_value: P-value of no difference in a band, float64 [B], one level for all bands and directions.
+        directed_energy: Same as `energy` for vertical, horizontal and diagonal details, float64 [B, 3].
+        directed_p_value: P-values of these, float64 [B, 3].
     """
 
     wavelengths: tuple[int, ...]
@@ -51,19 +51,19 @@ def band_energy_test(
 ) -> BandEnergy:
     """Compare the energy of generated and real images in octaves of spatial frequency, by permuting the sides.
 
-    A band's energy is the sum of squares of an image's cosine transform over wavelengths of 2-4, 4-8, … pixels; the
-    brightness of the whole image is in none. Typical is the geometric mean: energies of photographs spread over orders
-    of magnitude. The statistic is the difference of the mean logarithms, standardized over the permutations; bands and
-    directions share one level (Westfall and Young). Nothing at a fixed place is needed: images need not be aligned.
+    The energy of a band is the sum of squares of an image's cosine transform over wavelengths of 2-4, 4-8, … pixels. No
+    band contains the mean brightness. The typical energy is the geometric mean, since energies of photographs spread
+    over orders of magnitude. The statistic is the difference of the mean logarithms, standardized over the
+    permutations. Bands and directions share one level (Westfall and Young). Images need not be aligned.
 
     Args:
         fake: Images [N, C, H, W], N at least 8; height and width at least 2.
         real: Images [M, C, H, W], M at least 8.
-        num_permutations: Random splits that the observed one is compared with, at least 19.
-        seed: Of the splits.
+        num_permutations: Number of random splits, at least 19.
+        seed: Seed of the splits.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, images are fewer than 8 or smaller than 2 pixels, or an
             argument is out of its range.
 
@@ -99,7 +99,7 @@ def band_energy_test(
 
 
 def _bands(height: int, width: int) -> tuple[tuple[int, ...], Tensor]:
-    """Return the shortest wavelengths, and which cosines are in each band: all and by direction, bool [B, 4, H, W]."""
+    """Return the shortest wavelengths and the cosines of each band, all and by direction, bool [B, 4, H, W]."""
     down, across = torch.arange(height)[:, None] / (2 * height), torch.arange(width)[None] / (2 * width)
     frequency = torch.hypot(down, across)  # in cycles per pixel
     count = max(1, round(math.log2(min(height, width))) - 1)
@@ -112,7 +112,7 @@ def _bands(height: int, width: int) -> tuple[tuple[int, ...], Tensor]:
 
 
 def _energies(images: Tensor, masks: Tensor) -> Tensor:
-    """Return the energy of images [N, C, H, W] where each of the masks [K, H, W] says so, float64 [N, K]."""
+    """Return the energy of images [N, C, H, W] within each of the masks [K, H, W], float64 [N, K]."""
     rows, columns = (cosines(size).to(images) for size in images.shape[2:])
     of_mask = masks.flatten(1).double().to(images.device)
     parts = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data-copying test: whether generated samples copy training samples, which, and how many, by more than chance."""
+"""Data-copying test: finds generated samples that copy training samples, by more than chance."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ USUAL = 0.01
 
 
 class DataCopying(NamedTuple):
-    """What `data_copying_test` found.
+    """Result of `data_copying_test`.
 
     Attributes:
-        c_t: float64 scalar, C_T of Meehan et al. without cells: the Mann-Whitney z-score of nearest distances, 0 on
-            average without copying, -3 or less where generated samples are nearer to training samples than held-out
-            ones are. Blurred or faded images are too, so it decides nothing alone.
-        p_value: float64 scalar, of no more near copies than held-out samples hold.
-        share: float64 scalar in [0, 1], part of the generated samples that are near copies, less that of held-out ones.
-        nearest: The training sample nearest to each generated one, int64 [N].
-        ratios: How far that is, in parts of the mean distance of the 50 nearest, float64 [N].
-        copied: The generated samples that count as near copies, nearest first, int64 [K]: about 1 % of those that copy
-            nothing are among them.
+        c_t: Score C_T of Meehan et al. without cells, a float64 scalar: the Mann-Whitney z-score of nearest distances.
+            It is 0 on average without copying, and -3 or less where generated samples are nearer to training samples
+            than held-out ones are. Blurred or faded images lower it too, so it decides nothing alone.
+        p_value: P-value (float64 scalar) that there are no more near copies than among held-out samples.
+        share: Share (float64 scalar in [0, 1]) of the generated samples that are near copies, less that of held-out
+            ones.
+        nearest: Index of the training sample nearest to each generated one, int64 [N].
+        ratios: Distance to it, relative to the mean distance of the 50 nearest, float64 [N].
+        copied: Indices of the generated samples that count as near copies, nearest first, int64 [K]. They include about
+            1 % of the samples that copy nothing.
     """
 
     c_t: Tensor
@@ -42,13 +43,14 @@ class DataCopying(NamedTuple):
 def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopying:
     """Test whether generated samples copy training samples, compared with held-out real ones that cannot be copies.
 
-    A sample's distance to its nearest training sample is taken in parts of the mean distance of its 50 nearest (Carlini
-    et al.): images that are faded, blurred or too alike are nearer to everything and are no copies. A generated sample
-    nearer than 99 % of the held-out ones counts as a copy; the p-value is the exact probability of as many where
-    generated and held-out samples are exchangeable, for any number of them. A training sample that is copied several
-    times counts once for it: a generator that repeats itself need not copy anything. The Mann-Whitney test of Meehan et
-    al. compares all distances as they are: it misses few copies among many samples, and calls blur copying. Its z-score
-    is `c_t`.
+    A sample's distance to its nearest training sample is taken relative to the mean distance of its 50 nearest (Carlini
+    et al.). This is because images that are faded, blurred or too alike are nearer to everything without being copies.
+    A generated sample nearer than 99 % of the held-out ones counts as a copy. The p-value is the exact probability of
+    that many copies if generated and held-out samples are exchangeable, for any number of samples. A training sample
+    that is copied several times counts once, since a generator may repeat itself without copying.
+
+    The Mann-Whitney test of Meehan et al. compares the distances themselves. It overlooks a few copies among many
+    samples, and takes blur for copying. Its z-score is `c_t`.
 
     Args:
         fake: Images [N, C, H, W] or features [N, D], N at least 8.
@@ -56,10 +58,10 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
         train: Training samples [T, ...], T at least 8.
 
     Returns:
-        The p-value, the share of copies, and which sample copies which.
+        The p-value, the share of copies, and the pairs of copies and training samples.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, or a side has fewer than 8 samples.
 
     References:
@@ -92,7 +94,7 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
 
 
 def lower_than_held_out(scores: Tensor, held_out: Tensor) -> Tensor:
-    """Return which scores [N] are lower than those of 99 % of the held-out samples [M], the lowest first."""
+    """Return the indices of scores [N] lower than those of 99 % of the held-out samples [M], the lowest first."""
     m = len(held_out)
     # of equal scores, held-out samples come first, which is on the safe side
     order = torch.cat([held_out, scores]).argsort(stable=True)
@@ -102,16 +104,16 @@ def lower_than_held_out(scores: Tensor, held_out: Tensor) -> Tensor:
 
 
 def count_test(count: int, n: int, m: int, distinct: int | None = None) -> tuple[Tensor, Tensor]:
-    """Test whether chance puts so many of n samples lower than 99 % of m held-out ones, if all are exchangeable.
+    """Test if `count` of n samples may be lower than 99 % of m held-out ones by chance, if all are exchangeable.
 
     Args:
-        count: Samples that are lower.
-        n: Samples.
-        m: Held-out samples.
-        distinct: How many of `count` are different ones, which the p-value goes by; None for all.
+        count: Number of samples that are lower.
+        n: Number of samples.
+        m: Number of held-out samples.
+        distinct: Number of different ones among `count`, on which the p-value is based; None for all.
 
     Returns:
-        The p-value, and the share of the samples beyond that of held-out ones, float64 scalars.
+        The p-value, and the share of the samples minus that of held-out ones, float64 scalars.
     """
     from scipy.stats import hypergeom
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The influence of each sample on the maximum mean discrepancy, region by region: all that a later comparison needs."""
+"""Influence of each sample on the maximum mean discrepancy, region by region, for later comparisons."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from genmonitor.partition import PixelPartition
 
 
 class MMDInfluence(NamedTuple):
-    """The discrepancy of one sample set from real samples, in R regions, and each sample's part in it; all float64.
+    """Discrepancy of a sample set from real samples in R regions, with the influence of each sample; all float64.
 
     A named tuple of tensors and names: `_asdict()` goes into a `state_dict`, and `MMDInfluence(**state)` comes out.
 
     Attributes:
         regions: Names of the R regions, "image" first.
         mmd: Squared maximum mean discrepancy without bias [R].
-        fake: Influence of each fake sample on it [R, N], of mean 0: by how much a unit of its weight changes the value.
+        fake: Influence of each fake sample on it [R, N], of mean 0: the change of the value per unit of its weight.
         real: Influence of each real sample [R, M].
-        second_order: How much the variance of the influences exceeds that of the value [R], at least 0.
-        real_mean: Mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
-        gamma: 1 over the mean squared distance of real samples [R], 0 if none vary; or the given kernel's.
-        by_gamma: The value for each Gaussian of the kernel alone, by rising gamma [R, 4]; [R, 1] for a given kernel.
-        by_chance: Standard deviation of each of these between real samples and as many real ones as there are fake.
+        second_order: Excess of the variance of the influences over that of the value [R], at least 0.
+        real_mean: Mean of the kernel minus one over pairs of real samples [R], which identifies the real samples.
+        gamma: Inverse mean squared distance of real samples [R], 0 if none vary; or the gamma of the given kernel.
+        by_gamma: Value of each Gaussian of the kernel alone, by rising gamma [R, 4]; [R, 1] for a given kernel.
+        by_chance: Standard deviation of each of these for N real samples in place of the fake ones.
     """
 
     regions: tuple[str, ...]
@@ -49,23 +49,24 @@ def mmd_influence(
 ) -> MMDInfluence:
     """Measure MMD² without bias for the image and each region, with the influence of each sample on it.
 
-    Influences are the jackknife's, (N - 1) times what the value loses without a sample: Hájek's projections, but for a
-    part of second order. `relative_similarity_from_influences` compares two sets by them.
+    Influences are those of the jackknife: (N - 1) times the loss of the value without a sample. They equal Hájek's
+    projections up to a term of second order. `relative_similarity_from_influences` compares two sets by them.
 
     Args:
         fake: Images [N, C, H, W], or features [N, D] without a partition; N at least 8.
         real: Images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
         kernel: None for a mean of Gaussian kernels, with gamma = 0.5, 2, 8 and 32 over the mean squared distance of
-            real samples, in each region its own. Each is weighted by one over what its MMD varies by among up to 2000
-            of these. A kernel that is given serves all regions with its gamma. An open gamma is the median heuristic's.
-        partition: Which cluster each pixel belongs to.
+            real samples in the region. Each is weighted by the inverse standard deviation of its MMD between real
+            samples, of which up to 2000 are used. A given kernel serves all regions with its gamma; the median
+            heuristic resolves a gamma that is not given.
+        partition: Clusters of pixels.
 
     Returns:
         The values and influences of `image`, `cluster_1`, …, and `constant` for label 0. A region where real samples do
-        not vary takes the image's gamma; where none of them vary everything is 0, unless a kernel is given.
+        not vary takes the image's gamma. If no real samples vary anywhere, all values are 0, unless a kernel is given.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, samples are fewer than 8, the kernel takes no
             gamma, or the partition is of another size.
 
@@ -90,12 +91,12 @@ def checked_sides(sides: dict[str, Tensor], kernel: Kernel | None, partition: Pi
 
 
 class RealSide(NamedTuple):
-    """Real samples, the kernels they give, and their sums over pairs of them: what all sets are compared with.
+    """Real samples that all sets are compared with, their kernels, and sums over pairs of them.
 
     Attributes:
-        samples: [M, ...].
-        kernels: Of the image and its regions, with their mixture.
-        sums: Over pairs of real samples.
+        samples: Real samples [M, ...].
+        kernels: Kernels of the image and its regions, with their mixture.
+        sums: Sums over pairs of real samples.
     """
 
     samples: Tensor
@@ -104,7 +105,7 @@ class RealSide(NamedTuple):
 
     @classmethod
     def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RealSide:
-        """Look at real samples that are checked, by Gaussians of their own gammas or by a given kernel."""
+        """Prepare checked real samples with Gaussians of their own gammas or a given kernel."""
         with torch.no_grad():
             if kernel is None:
                 kernels = GroupKernels.gaussian([real], partition)
@@ -114,14 +115,14 @@ class RealSide(NamedTuple):
             return cls(real, kernels, kernels.sums(real))
 
     def influence(self, fake: Tensor) -> MMDInfluence:
-        """Compare samples that are checked, and of the dtype of the real ones."""
+        """Compare checked samples of the dtype of the real ones."""
         with torch.no_grad():
             sizes = (len(fake), len(self.samples))
             return influence_of(self.kernels, *self.kernels.both(fake, self.samples, sizes), self.sums)
 
 
 def influence_of(kernels: GroupKernels, fake: PairSums, across: PairSums, real: PairSums) -> MMDInfluence:
-    """Put values and influences together from the sums within the fake side, across, and within the real one."""
+    """Compute values and influences from the sums within the fake side, across sides, and within the real side."""
     (n, m), spread = (across.rows.shape[1], across.columns.shape[1]), kernels.spread
     assert spread is not None  # of balanced kernels
     across_mean = across.rows.mean(1) / m
@@ -140,7 +141,7 @@ def influence_of(kernels: GroupKernels, fake: PairSums, across: PairSums, real: 
 
 
 def _influences(within: Tensor, across: Tensor) -> Tensor:
-    """Return influences [R, N] from each sample's sum over its own side, by N - 2, and mean over the other side."""
+    """Return influences [R, N] from the sum of each sample over its own side and its mean over the other side."""
     out = 2 * (within - across)
     return out - out.mean(1, keepdim=True)
 

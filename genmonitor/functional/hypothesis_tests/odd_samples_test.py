@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which generated samples are unlike every real one and where, and which real ones no generated sample is like."""
+"""Tests for generated samples unlike every real one, and for real samples unlike every generated one."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ TILES = 4
 
 
 class OddSamples(NamedTuple):
-    """What `odd_samples_test` found.
+    """Result of `odd_samples_test`.
 
     Attributes:
-        p_value: float64 scalar, of no more odd samples than held-out ones hold.
-        share: float64 scalar in [0, 1], part of the samples that are odd, less that of held-out ones.
-        scores: Of each sample, float64 [N]: the lower, the odder.
-        odd: Samples that are odder than 99 % of the held-out ones, the oddest first, int64 [K]: about 1 % of those that
-            have nothing odd are among them.
+        p_value: P-value (float64 scalar) that there are no more odd samples than among held-out ones.
+        share: Share (float64 scalar in [0, 1]) of the samples that are odd, less that of held-out ones.
+        scores: Score of each sample, float64 [N]: the lower, the odder.
+        odd: Indices of samples odder than 99 % of the held-out ones, the oddest first, int64 [K]. They include about 1
+            % of the samples that are not odd.
         lowest: Score of the oddest held-out sample, float64 scalar.
-        window: Where each sample is oddest, int64 [N], one of `windows`.
-        windows: bool [W, h, w], the whole image last; of features, of one value [1, 1, 1].
+        window: Window in which each sample is oddest, int64 [N], an index into `windows`.
+        windows: Boolean masks [W, h, w] of the windows, the whole image last; [1, 1, 1] for features.
     """
 
     p_value: Tensor
@@ -49,24 +49,26 @@ class OddSamples(NamedTuple):
 
 
 def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: bool = True) -> OddSamples:
-    """Test whether some generated samples are unlike every real one, and say which and where.
+    """Test for generated samples that are unlike every real one, and find them and the place.
 
-    A sample's realism is the radius of a ball around a real sample, to its third neighbor, over the sample's distance
-    to it, the largest over real samples (Kynkäänniemi et al.). They leave out the larger half of the balls; with all of
-    them odd samples stand out more. Of images it is taken in pixels and in whitened pixels, of the whole image and of
-    nine overlapping windows of half its side. Realism in a window is brought to one scale for all windows, by its
-    median and 5 % quantile over generated and held-out samples together; a sample's score is its lowest. Odd is what
-    scores lower than 99 % of the held-out samples; the p-value is the exact probability of as many odd ones where
-    generated and held-out samples are exchangeable, for any number of them.
+    A real sample's ball reaches to its third neighbor. The realism of a sample is the radius of a ball divided by the
+    sample's distance from its center, the largest over real samples (Kynkäänniemi et al.). The paper leaves out the
+    larger half of the balls; with all of them odd samples stand out more. For images, realism is measured in pixels and
+    in whitened pixels, in the whole image and in nine overlapping windows of half its side.
+
+    The median and the 5 % quantile over generated and held-out samples bring all windows to one scale, and a sample's
+    score is its lowest realism. A sample is odd if it scores lower than 99 % of the held-out samples. The p-value is
+    the exact probability of that many odd samples if generated and held-out samples are exchangeable, for any number of
+    samples.
 
     Args:
         fake: Images [N, C, H, W] or features [N, D], N at least 8.
         held_out: Real samples [M, ...] other than `real`, M at least 8.
-        real: Real samples [K, ...] to be like, K at least 8.
-        aligned: Whether windows at the same place can be compared; if not, the whole image alone is.
+        real: Real samples [K, ...] to compare with, K at least 8.
+        aligned: True to compare windows at the same place too, False to compare whole images alone.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, or a side has fewer than 8 samples.
 
     References:
@@ -100,12 +102,12 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
 
 
 class Uncovered(NamedTuple):
-    """What `uncovered_test` found.
+    """Result of `uncovered_test`.
 
     Attributes:
-        p_value: float64 scalar, of generated samples that cover no fewer real ones than held-out ones do.
-        share: float64 scalar in [0, 1], part of the real samples that held-out ones cover and generated ones do not.
-        uncovered: Indices of real samples that no generated one is like, the farthest from all first, int64 [K].
+        p_value: P-value (float64 scalar) that generated samples cover no fewer real ones than held-out ones do.
+        share: Share (float64 scalar in [0, 1]) of the real samples that held-out ones cover and generated ones do not.
+        uncovered: Indices of real samples unlike every generated one, the farthest first, int64 [K].
     """
 
     p_value: Tensor
@@ -114,21 +116,21 @@ class Uncovered(NamedTuple):
 
 
 def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 0) -> Uncovered:
-    """Test whether generated samples leave more real samples uncovered than held-out real ones do.
+    """Test if generated samples leave more real samples uncovered than held-out real ones do.
 
     A real sample is covered if a generated one lies in the ball around it that reaches to its fifth real neighbor
-    (coverage, Naeem et al.). Of images it is so in both pixels and whitened pixels. Balls are around real samples:
-    noise, whose own balls would hold everything, then covers nothing. As many generated as held-out samples are taken,
-    and the p-value is that of 999 random exchanges between them.
+    (coverage, Naeem et al.). For images this must hold in both pixels and whitened pixels. Balls are around real
+    samples, so that noise, whose own balls would hold everything, covers nothing. Equal numbers of generated and
+    held-out samples are used, and the p-value comes from 999 random exchanges between them.
 
     Args:
         fake: Images [N, C, H, W] or features [N, D], N at least 8.
         held_out: Real samples [M, ...] other than `real`, M at least 8.
         real: Real samples [K, ...] to be covered, K at least 8.
-        seed: Of the exchanges.
+        seed: Seed of the exchanges.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, or a side has fewer than 8 samples.
 
     References:
@@ -165,7 +167,7 @@ def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 
 
 
 def _where(below: Tensor) -> Tensor:
-    """Return the window in which a sample is oddest [N], by how far it is below the median in each [N, W]."""
+    """Return the window in which a sample is oddest [N], from its deviation below the median in each [N, W]."""
     last = below.shape[1] - 1
     lowest, window = below.min(1)
     # by how much lower the logarithm of the realism in a window is than in the whole image, if it is said to be there
@@ -183,7 +185,7 @@ def _windows(height: int, width: int) -> Tensor:
 
 
 def _views(samples: Tensor, real: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield samples and real ones as [N, C, H, W]: as they are and, of images, whitened."""
+    """Yield samples and real ones as [N, C, H, W], as they are and, for images, whitened."""
     yield (samples, real) if real.ndim == 4 else (samples[:, :, None, None], real[:, :, None, None])
     if real.ndim == 4 and min(real.shape[2:]) >= TILES:
         whitening = Whitening.of(real)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test of relative similarity: which of two sample sets is closer to real samples, region by region."""
+"""Test of relative similarity: finds the one of two sample sets that is closer to real samples, region by region."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Alternative = Literal["closer", "farther", "different"]
 
 
 class RelativeSimilarity(NamedTuple):
-    """How much closer to real samples one set is than another, in one region; float64 scalars.
+    """Difference of the distances of two sets from real samples, in one region; float64 scalars.
 
     Attributes:
-        difference: MMD² of the other set minus MMD² of the fake one, without bias: positive where `fake` is closer.
-        standard_error: Of the difference.
-        p_value: The chance of such a difference, or a larger one, if both were as close.
-        p_value_adjusted: The same for all regions together, by Holm's method; of the image the p-value itself.
+        difference: MMD² of the other set minus MMD² of the fake one, without bias; positive if `fake` is closer.
+        standard_error: Standard error of the difference.
+        p_value: Probability of such a difference, or a larger one, if both are equally close.
+        p_value_adjusted: P-value adjusted for all regions together by Holm's method; for the image the p-value itself.
     """
 
     difference: Tensor
@@ -45,31 +45,32 @@ def relative_similarity_test(
     paired: bool = False,
     alternative: Alternative = "closer",
 ) -> RelativeSimilarity | dict[str, RelativeSimilarity]:
-    """Test whether samples are closer to real ones than those of another model, MMD²(other, real) - MMD²(fake, real).
+    """Test if samples are closer to real ones than those of another model, MMD²(other, real) - MMD²(fake, real).
 
-    The variance is that of influence values, each sample's part in the difference. Those of a real sample on both
-    discrepancies are taken together, and so are those of a pair. Where a model equals the data they vanish but for
-    terms of second order, of which a jackknife counts twice what there is: unpaired sets have the excess taken off,
-    which leaves no bias, and paired ones keep it. So the level holds there too, with less than 5 % for 5 %.
+    The variance comes from influence values, the contribution of each sample to the difference. The influences of a
+    real sample on both discrepancies are summed, and so are those of a pair. If a model equals the data, they vanish up
+    to terms of second order, which a jackknife counts twice. For unpaired sets the excess is subtracted, which leaves
+    no bias; paired sets keep it. The level then holds there too, with less than 5 % for 5 %.
 
     Args:
         fake: Images [N, C, H, W], or features [N, D] without a partition; N at least 8.
         other: Samples of the other model [K, …]; K at least 8.
         real: Real samples [M, …], M at least 8, that neither model was trained on.
-        kernel: As for `mmd_influence`: None for a mean of Gaussians, with each region's own gammas.
-        partition: Which cluster each pixel belongs to.
-        paired: Sample i of both sets comes from one seed or one prompt; K is N then.
-        alternative: What a small p-value speaks for: `fake` is "closer" than `other`, "farther", or "different".
+        kernel: Same as in `mmd_influence`: None for a mean of Gaussians, with gammas of their own for each region.
+        partition: Clusters of pixels.
+        paired: True if sample i of both sets comes from the same seed or prompt; K is then N.
+        alternative: Alternative hypothesis: `fake` is "closer" than `other`, "farther", or "different".
 
     Returns:
         Difference, standard error and p-values; with a partition a dictionary of them: `image`, `cluster_1`, …, and
-        `constant` for label 0. Where no real samples vary the difference is 0 and the p-value 1, unless a kernel is
-        given. P-values are the normal distribution's: trust those below 1/1000 from some 100 samples a side on.
+        `constant` for label 0. If no real samples vary, the difference is 0 and the p-value 1, unless a kernel is
+        given. P-values assume a normal distribution: those below 1/1000 are reliable with at least about 100 samples a
+        side.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers, or `paired` is neither True nor False.
-        ValueError: If shapes differ, values are not finite, samples are fewer than 8 or not as many though paired, the
-            kernel takes no gamma, or the partition is of another size.
+        TypeError: If a side is not a tensor of real numbers, or `paired` is neither True nor False.
+        ValueError: If shapes differ, values are not finite, samples are fewer than 8 or paired sets differ in length,
+            the kernel takes no gamma, or the partition has another size.
 
     References:
         Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
@@ -93,21 +94,21 @@ def relative_similarity_test(
 def relative_similarity_from_influences(
     fake: MMDInfluence, other: MMDInfluence, *, paired: bool = False, alternative: Alternative = "closer"
 ) -> dict[str, RelativeSimilarity]:
-    """Test which of two sets is closer to real samples from what `mmd_influence` kept of each.
+    """Test which of two sets is closer to real samples from the results of `mmd_influence`.
 
     Args:
-        fake: Of the one set.
-        other: Of the other, against the same real samples in the same order, in the same regions.
-        paired: As for `relative_similarity_test`.
-        alternative: As for `relative_similarity_test`.
+        fake: Influences of one set.
+        other: Influences of the other set, against the same real samples in the same order, in the same regions.
+        paired: Same as in `relative_similarity_test`.
+        alternative: Same as in `relative_similarity_test`.
 
     Returns:
-        As `relative_similarity_test` does with a partition; without one, `image` alone.
+        As `relative_similarity_test` with a partition; without one, `image` alone.
 
     Raises:
         TypeError: If `paired` is neither True nor False.
-        ValueError: If the sets were compared with other real samples, or by other regions or gammas, or are not as many
-            though paired.
+        ValueError: If the sets were compared with different real samples, regions or gammas, or paired sets differ in
+            length.
 
     Example:
         >>> from genmonitor.functional.hypothesis_tests.mmd_influence import mmd_influence
@@ -133,9 +134,9 @@ def relative_similarity_from_influences(
 def _variance(fake: MMDInfluence, other: MMDInfluence, paired: bool) -> Tensor:
     """Estimate the variance of the difference [R].
 
-    The jackknife counts terms of second order twice (Efron and Stein). For paired sets this stays: what two centered
-    kernels have in common is not in the influences. Otherwise `second_order` is taken off; as much is left at least,
-    since it is also about what the variance is where nothing is of first order.
+    The jackknife counts terms of second order twice (Efron and Stein). For paired sets this stays, since the covariance
+    of two centered kernels is not in the influences. Otherwise `second_order` is subtracted. It is also the lower
+    limit, since it is about the variance if there are no terms of first order.
     """
     jackknife = (other.real - fake.real).var(1) / fake.real.shape[1]
     if paired:
@@ -147,9 +148,9 @@ def _variance(fake: MMDInfluence, other: MMDInfluence, paired: bool) -> Tensor:
 
 
 def holm(p: Tensor, tested: Tensor) -> Tensor:
-    """Adjust p-values [R] for as many as were tested; holds whatever the dependence between the regions.
+    """Adjust p-values [R] for the number of tests, valid for any dependence between the regions.
 
-    The joint normal distribution of influences (maxT) found as many faults, and cannot tell small p-values apart.
+    The joint normal distribution of influences (maxT) finds equally many faults, but does not resolve small p-values.
     """
     ordered, order = p.where(tested, 1).sort()
     left = (tested.sum() - torch.arange(len(p), device=p.device)).clamp_min(1)
@@ -158,7 +159,7 @@ def holm(p: Tensor, tested: Tensor) -> Tensor:
 
 
 def _check_arguments(paired: bool, alternative: str, n: int, k: int) -> None:
-    """Refuse words that mean nothing here, and pairs that are none."""
+    """Refuse unknown alternatives, and pairs of sets of different lengths."""
     check_bool("paired", paired)
     check_one_of("alternative", alternative, get_args(Alternative))
     if paired and n != k:
@@ -169,7 +170,7 @@ def _check_arguments(paired: bool, alternative: str, n: int, k: int) -> None:
 
 
 def check_comparable(fake: MMDInfluence, other: MMDInfluence) -> None:
-    """Refuse influences that were not measured against the same thing."""
+    """Refuse influences that were not measured against the same real samples, regions and gammas."""
     same = fake.regions == other.regions and fake.real.shape == other.real.shape
     same = same and torch.allclose(fake.gamma, other.gamma, rtol=1e-6, atol=0)
     # rounding on another device moves a mean by a tenth of this, other samples by much more

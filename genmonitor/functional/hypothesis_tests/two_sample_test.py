@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two-sample test: whether generated images differ from real ones by more than chance, region by region of an image."""
+"""Two-sample test for a difference of generated images from real ones, region by region of an image."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def two_sample_test(
     num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> Tensor | dict[str, Tensor]:
-    """p-value of the hypothesis that both sides come from one distribution, by permuting which side a sample is on.
+    """P-value that both sides come from one distribution, by permuting the sides of the samples.
 
     The statistic is the squared maximum mean discrepancy by Gaussian kernels of several gammas in two views of the
-    images, each standardized over the permutations; the largest of them counts (Schrab et al.). Pixels show structure:
-    where things are and how bright. Whitened images show texture, such as blur and noise, which distances of pixels
-    hardly see. Every region has gammas of its own, multiples of one over its mean squared distance in the pool of both
-    sides, and a texture that no pixel outside it changes.
+    images. Each is standardized over the permutations, and the largest counts (Schrab et al.). Pixels show structure:
+    position and brightness. Whitened images show texture, such as blur and noise, to which distances of pixels are
+    hardly sensitive. Every region has its own gammas, multiples of its inverse mean squared distance in the pool of
+    both sides, and its texture does not depend on pixels outside.
 
     The regions share one level: a region's p-value counts the permutations in which *any* region lies as far out
     (Westfall and Young). Real images in place of generated ones then have some region with p <= 0.05 in at most 5 % of
@@ -48,23 +48,23 @@ def two_sample_test(
 
     Args:
         fake: Images [N, C, H, W], or features [N, D] without a partition; N at least 8.
-        real: Images [M, C, H, W] or features [M, D]; M need not be N, but is at least 8 too.
-        partition: Which cluster each pixel belongs to.
-        gammas: Positive, in units of one over a region's mean squared distance: its kernels are exp(-g ‖x - y‖² / mean
-            ‖x - y‖²).
-        views: Of images, one or both: "structure" is the pixels as they are, "texture" the images whitened, so that
-            every spatial frequency varies alike in the pool. Features have the structure alone.
-        num_permutations: Random splits that the observed one is compared with, B >= 19. The smallest p-value is
-            1 / (B + 1), and its standard deviation over the seeds is at most 1 / (2 √B).
-        seed: Of the splits, which the samples decide too: other samples are split in other ways, the same ones in the
-            same, whatever their order and the device.
+        real: Images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
+        partition: Clusters of pixels.
+        gammas: Gammas of the kernels, positive, in units of the inverse mean squared distance of a region: its kernels
+            are exp(-g ‖x - y‖² / mean ‖x - y‖²).
+        views: Views of images, one or both. "structure" is the pixels themselves, "texture" the images whitened, so
+            that every spatial frequency varies alike in the pool. Features have the structure alone.
+        num_permutations: Number B of random splits, at least 19. The smallest p-value is 1 / (B + 1), and the standard
+            deviation of a p-value over the seeds is at most 1 / (2 √B).
+        seed: Seed of the splits, which also depend on the samples. The same samples are split in the same ways, in any
+            order and on any device.
 
     Returns:
-        A float64 scalar in [1 / (B + 1), 1]; with a partition a dictionary of them: `image`, tested by itself, and
-        `cluster_1`, …, `constant`, tested together. A region in which all samples agree has p = 1.
+        A float64 scalar in [1 / (B + 1), 1]; with a partition a dictionary of them. `image` is tested by itself, and
+        `cluster_1`, …, `constant` are tested together. A region in which all samples agree has p = 1.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers.
+        TypeError: If a side is not a tensor of real numbers.
         ValueError: If shapes differ, values are not finite, samples are fewer than 8, an argument is out of its range,
             or the partition is of another size.
 
@@ -95,18 +95,18 @@ def pooled_statistics(
     gammas: Sequence[float] = MULTIPLIERS,
     views: Sequence[View] = VIEWS,
 ) -> Tensor:
-    """Return how far apart each split's sides are, in views and by gammas that the pool of both sides gives.
+    """Return the discrepancy of the sides of each split, with views and gammas from the pool of both sides.
 
     Args:
-        fake: Samples that are checked.
-        real: Of the same dtype.
-        blocks: Their blocks and the splits of these.
-        partition: As for `two_sample_test`.
-        gammas: As for `two_sample_test`.
-        views: As for `two_sample_test`.
+        fake: Checked samples.
+        real: Real samples of the same dtype.
+        blocks: Blocks of the samples, with their splits.
+        partition: Same as in `two_sample_test`.
+        gammas: Same as in `two_sample_test`.
+        views: Same as in `two_sample_test`.
 
     Returns:
-        float64 [1 + regions, splits], the whole first: the largest standardized discrepancy over gammas and views; -inf
+        Largest standardized discrepancies over gammas and views [1 + regions, splits], float64, the whole first; -inf
         for a group in which nothing varies.
     """
     pool = blocks.take(fake, real)
@@ -122,7 +122,7 @@ def pooled_statistics(
 
 
 def check_test_arguments(gammas: Sequence[float], num_permutations: int, seed: int, views: Sequence[View]) -> None:
-    """Refuse arguments that no samples could make right."""
+    """Refuse arguments that are invalid for any samples."""
     if isinstance(views, str) or not isinstance(views, Sequence) or not views or not set(views) <= set(VIEWS):
         raise ValueError(f"Expected `views` as one or more of {', '.join(map(repr, VIEWS))}, but got {views!r}.")
     if isinstance(gammas, str) or not isinstance(gammas, Sequence) or not len(gammas):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two-sample test class by class: which classes of a generator differ from real ones by more than chance."""
+"""Two-sample test class by class: finds the classes of a generator that differ from real ones."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ def two_sample_test_by_class(
     num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> dict[int, Tensor]:
-    """p-value of each class of the hypothesis that its generated and its real samples come from one distribution.
+    """P-value for each class that its generated and real samples come from one distribution.
 
     Each class is tested as `two_sample_test` does, by permutations within it. The classes share one level: a class's
-    p-value counts the permutations in which *any* class lies as far out (Westfall and Young). A generator whose classes
-    are all right has some class with p <= 0.05 in at most 5 % of the evaluations. That holds for any number of classes
-    and of samples in each. How often a class is drawn is not tested.
+    p-value counts the permutations in which *any* class lies as far out (Westfall and Young). A generator without
+    faults has some class with p <= 0.05 in at most 5 % of the evaluations, for any number of classes and of samples in
+    each. The proportions of the classes are not tested.
 
     Args:
         fake: Images [N, C, H, W] or features [N, D].
         real: Images [M, C, H, W] or features [M, D].
-        fake_labels: The class of each, integers [N].
-        real_labels: The class of each, integers [M].
-        gammas: As for `two_sample_test`.
-        views: As for `two_sample_test`.
-        num_permutations: As for `two_sample_test`.
-        seed: As for `two_sample_test`.
+        fake_labels: Class of each generated sample, integers [N].
+        real_labels: Class of each real sample, integers [M].
+        gammas: Same as in `two_sample_test`.
+        views: Same as in `two_sample_test`.
+        num_permutations: Same as in `two_sample_test`.
+        seed: Same as in `two_sample_test`.
 
     Returns:
-        A float64 scalar in [1 / (B + 1), 1] by class, in ascending order, of the classes with 8 samples or more on each
-        side: fewer say nothing about their own spread.
+        A float64 scalar in [1 / (B + 1), 1] by class, in ascending order, for the classes with at least 8 samples on
+        each side.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers, or labels are no tensor of integers.
+        TypeError: If a side is not a tensor of real numbers, or labels are no tensor of integers.
         ValueError: If shapes differ, values are not finite, there is not one label per sample, no class has 8 samples
-            on both sides, or an argument is out of its range.
+            on both sides, or an argument is out of range.
 
     References:
         Schrab et al., "MMD Aggregated Two-Sample Test", JMLR 2023, arXiv 2110.15073.

@@ -37,7 +37,7 @@ def prompt_split_energy(
     gradient, a block of rows at a time.
 
     Args:
-        outputs: Of the test side [N, D], N at least 2.
+        outputs: Outputs of the test side [N, D], N at least 2.
         prompts: Embedded, row i belonging to output i [N, E].
         reference_outputs: [N', D], N' at least 2.
         reference_prompts: [N', E].
@@ -139,9 +139,9 @@ def permuted_sides(prompts: Sequence[Hashable], reference_prompts: Sequence[Hash
 
     Args:
         prompts: The prompt of each of N test samples.
-        reference_prompts: Of each of N' reference samples.
+        reference_prompts: Prompt of each of N' reference samples.
         count: Number of draws S.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
         bool [S, N + N'] on the CPU, true for the test side, the test samples first.
@@ -186,11 +186,11 @@ def disagreement_p_values(
         test: Outputs [N, D] and embedded prompts [N, E], N at least 2.
         reference: Outputs [N', D] and embedded prompts [N', E], N' at least 2.
         prompts: The prompt of each test sample.
-        reference_prompts: Of each reference sample.
-        output_kernel: As for `prompt_split`.
-        prompt_kernel: As for `prompt_split`.
+        reference_prompts: Prompt of each reference sample.
+        output_kernel: Same as in `prompt_split`.
+        prompt_kernel: Same as in `prompt_split`.
         num_permutations: B.
-        seed: Of the permutations, and of the choice of samples.
+        seed: Seed of the permutations, and of the choice of samples.
 
     Returns:
         A multiple of 1 / (B + 1), up to 1, and such a p-value by prompt: 1 for a prompt with one sample a side. There

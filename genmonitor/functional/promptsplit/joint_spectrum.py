@@ -114,7 +114,7 @@ def by_gram(rows: Tensor, n: int, eta: float, kernel: PairKernel, count: int) ->
         rows: [N + N', D + E].
         n: N.
         eta: Weight of the reference side.
-        kernel: Of the rows.
+        kernel: Kernel of the rows.
         count: Eigenpairs of either sign that will be wanted.
     """
     weights = side_weights(len(rows), n, eta, rows)
@@ -153,7 +153,7 @@ def gram_total(rows: Tensor, n: int, eta: float, kernel: PairKernel) -> Tensor:
         rows: [N + N', D + E].
         n: N.
         eta: Weight of the reference side.
-        kernel: Of the rows.
+        kernel: Kernel of the rows.
     """
     part, chosen = min(1.0, TOTAL_SAMPLES / len(rows)), []
     for side in (rows[:n], rows[n:]):

@@ -103,7 +103,7 @@ def prompt_split(
     samples.
 
     Args:
-        outputs: Of the test side [N, D], N at least 2; several may share a prompt.
+        outputs: Outputs of the test side [N, D], N at least 2; several may share a prompt.
         prompts: Embedded, row i belonging to output i [N, E]; None, on both sides, for outputs without prompts.
         reference_outputs: [N', D], N' at least 2; N' need not be N.
         reference_prompts: [N', E].
@@ -114,7 +114,7 @@ def prompt_split(
         num_features: R for random features of Gaussian or Laplacian kernels, two for each of R frequencies, or of two
             cosine kernels: the cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R)
             (Theorem 1). Up to twice as many samples as features, exact kernels cost less and are taken.
-        seed: Of the random features.
+        seed: Seed of the random features.
 
     Returns:
         The modes.
@@ -211,7 +211,8 @@ def rank_prompts(scores: Tensor, prompts: Sequence[Hashable]) -> list[tuple[Hash
     """Rank prompts by the mean score of their samples on one mode.
 
     Args:
-        scores: Of N samples on the mode [N]: test scores for a positive eigenvalue, reference scores for a negative.
+        scores: Scores of N samples on the mode [N]: test scores for a positive eigenvalue, reference scores for a
+            negative.
         prompts: The prompt of each sample, N names.
 
     Returns:

@@ -125,7 +125,7 @@ class W1KPCalibration:
             Squared distances of the same shape, float64.
 
         Raises:
-            TypeError: If `heights` is no tensor of real numbers.
+            TypeError: If `heights` is not a tensor of real numbers.
             ValueError: If a height is outside [0, 1].
 
         Example:

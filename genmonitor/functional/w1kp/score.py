@@ -129,11 +129,11 @@ def w1kp_by_prompt(
     """List the similarity of the outputs of each prompt, the least diverse first, without prompts of a single output.
 
     Args:
-        features: As for `w1kp_score`.
-        prompt_index: As for `w1kp_score`.
-        calibration: As for `w1kp_score`.
-        k: As for `w1kp_score`.
-        names: Of the prompts, by index.
+        features: Same as in `w1kp_score`.
+        prompt_index: Same as in `w1kp_score`.
+        calibration: Same as in `w1kp_score`.
+        k: Same as in `w1kp_score`.
+        names: Names of the prompts, by index.
 
     Raises:
         TypeError: As for `w1kp_score`.
@@ -177,9 +177,9 @@ def variability_p_value(
     deviation of the prompts' W1KP. The level holds approximately, since means are estimated.
 
     Args:
-        features: As for `w1kp_score`.
-        prompt_index: As for `w1kp_score`; prompts of a single output are left out.
-        calibration: As for `w1kp_score`.
+        features: Same as in `w1kp_score`.
+        prompt_index: Same as in `w1kp_score`; prompts of a single output are left out.
+        calibration: Same as in `w1kp_score`.
         num_permutations: B.
 
     Returns:

@@ -42,9 +42,9 @@ def expected_closest_pairs(
 
     Args:
         features: Embedded outputs of one prompt [N, D], N at least 2.
-        calibration: As for `w1kp_score`.
+        calibration: Same as in `w1kp_score`.
         k: The largest subset; None for N.
-        generator: Of the random orders, on the CPU; None for one with seed 0.
+        generator: Generator of the random orders, on the CPU; None for one with seed 0.
 
     Returns:
         Values [k - 1] and their standard errors [k - 1], float64.
@@ -69,8 +69,8 @@ def prompt_reusability(features: Tensor, *, calibration: W1KPCalibration | None 
 
     Args:
         features: Embedded outputs of the prompt [N, D], N at least 2.
-        calibration: As for `w1kp_score`.
-        cutoff: Where high similarity begins.
+        calibration: Same as in `w1kp_score`.
+        cutoff: Lowest W1KP score that counts as high similarity.
 
     Returns:
         k from 1 to N; N means that more outputs are needed to find the limit.
@@ -149,7 +149,7 @@ class ReusabilityCurve:
         high: Upper end.
         prompts: How many prompts it is the mean of.
         skipped: How many have fewer outputs than the largest k, and are left out.
-        cutoff: Where high similarity begins.
+        cutoff: Lowest W1KP score that counts as high similarity.
     """
 
     mean: tuple[float, ...]
@@ -194,10 +194,10 @@ def reusability_curve(
     Args:
         features: Embedded outputs [N, D].
         prompt_index: Which prompt each belongs to, whole numbers [N].
-        calibration: As for `w1kp_score`.
+        calibration: Same as in `w1kp_score`.
         k: The largest number of outputs, at least 2; prompts with fewer are left out. None for the number that the
             prompt with the fewest has, of those with two or more.
-        cutoff: Where high similarity begins.
+        cutoff: Lowest W1KP score that counts as high similarity.
 
     Raises:
         TypeError: As for `w1kp_score`.

@@ -22,7 +22,7 @@ class FaultModel(Protocol):
 
     Attributes:
         name: Such as "vignette".
-        unit: Of the strength, in words: "of the range", "px".
+        unit: Unit of the strength, in words: "of the range", "px".
         strengths: To try first, none of them 0; between and a little beyond them the strength is then fitted.
     """
 
@@ -62,20 +62,20 @@ class Kind:
     """A kind of fault of the package. Adding one is a subclass, its place in `FAULT_MODELS`, and its picture.
 
     Attributes:
-        name: Of the fault with a strength above 0.
-        unit: Of the strength, in words.
+        name: Name of the fault with a strength above 0.
+        unit: Unit of the strength, in words.
         strengths: To try first.
         words: With {s} for the strength, {percent} for it in percent, {left} for the rest of 100 %, {unit}, {sign},
             {channel} and {period}.
         change: How the fault is put into real images, where its strength is s.
         cause: The usual one, as its source has it; empty where none is known that a source bears out.
-        source: Of the cause.
+        source: Source of the cause.
         remedy: What to try.
         opposite: The kind with a strength below 0; None where strengths are positive.
         opposite_unit: Its unit, where that is another.
         whole: True if strengths are whole numbers.
         of_pixels: True if it means something only where neighboring values are neighboring pixels.
-        bounds: Of the strength.
+        bounds: Bounds of the strength.
         simplicity: The lowest is named of those that explain the same.
         moves_mean: True if it shows in the mean of an area, wherever its edge is.
         hides: True if another fault may show only beside it.
@@ -114,7 +114,7 @@ class Kind:
         Args:
             fake: Generated images [N, C, H, W].
             real: Real ones [M, C, H, W].
-            area: bool [H, W].
+            area: Boolean mask [H, W] of the pixels.
         """
         everywhere = bool(area.all())
         return None if (self.of_parts if everywhere else self.of_all) else self

@@ -83,7 +83,7 @@ class Reading:
         unit: "%" for parts, which are said in percent, "px", or nothing.
         visible: The smallest difference that a person sees.
         family: "tone", "variety", "color", "detail", "pattern" or "shape"; two of one family are said at most.
-        least_side: Of the images that have it, in pixels.
+        least_side: Least side of the images that have it, in pixels.
         needs_color: True if gray images lack it.
         needs_place: True if it compares the same places of images.
         indirect: True if nobody sees it as such, so that it is said after the others.

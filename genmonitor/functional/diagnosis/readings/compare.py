@@ -18,10 +18,10 @@ class Said:
     """A reading that differs.
 
     Attributes:
-        reading: Which.
+        reading: Reading that is compared.
         fake, real: Its median of both sides; the means where medians are equal.
         share: Part of the generated images that show it, beyond what real ones have.
-        p: Of no difference in any reading.
+        p: P-value of no difference in any reading.
         order: Indices of the generated images, those that show it most first.
         typical: Indices of the real images, those nearest to its median first.
     """
@@ -63,7 +63,7 @@ def checked_readings(
     """Return those of a user's own readings that images have, if they give a number for each image.
 
     Args:
-        readings: Which.
+        readings: Readings to compare.
         real: Images [N, C, H, W] in [0, 1], some of which are read.
         aligned: True if the same places of images can be compared.
         failures: Takes a sentence for each reading that is skipped.
@@ -121,9 +121,9 @@ def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
     """Test each reading by its ranks, with one level for all (maxT, Westfall and Young 1993).
 
     Args:
-        fake: Of generated images [N, R].
-        real: Of real ones [M, R].
-        seed: Of the permutations.
+        fake: Readings of generated images [N, R].
+        real: Readings of real images [M, R].
+        seed: Seed of the permutations.
 
     Returns:
         P-values [R].
@@ -140,11 +140,11 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
     """Return the readings that differ most visibly, three at most, without those that say the same as another.
 
     Args:
-        readings: Which.
-        fake: Of generated images [N, R].
-        real: Of real ones [M, R].
-        level: Of all of them together.
-        seed: Of the permutations.
+        readings: Readings to compare.
+        fake: Readings of generated images [N, R].
+        real: Readings of real images [M, R].
+        level: Level of all readings together.
+        seed: Seed of the permutations.
     """
     p = p_values(fake, real, seed)
     found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
