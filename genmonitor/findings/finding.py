@@ -25,10 +25,10 @@ class Area:
     """What a finding is about: a region of the image, the whole image, a prompt or all samples.
 
     Attributes:
-        name: for example "cluster_2", "image" or "prompt 'a cat'".
-        where: place in words, such as "right half"; empty where that says nothing.
-        region: the region of the partition; None where it is none.
-        mask: its pixels, bool [h, w]; None where they are not known.
+        name: For example "cluster_2", "image" or "prompt 'a cat'".
+        where: Place in words, such as "right half"; empty where that says nothing.
+        region: The region of the partition; None where it is none.
+        mask: Its pixels, bool [h, w]; None where they are not known.
     """
 
     name: str
@@ -45,10 +45,10 @@ class FaultKind:
     """A kind of fault, and how much of the distance it explains.
 
     Attributes:
-        name: such as "blurred".
-        strength: in `unit`.
-        unit: in words, such as "px".
-        share: part of the distance that it explains, 1 for all.
+        name: Such as "blurred".
+        strength: In `unit`.
+        unit: In words, such as "px".
+        share: Part of the distance that it explains, 1 for all.
     """
 
     name: str
@@ -62,18 +62,18 @@ class Finding:
     """One thing that an evaluation found.
 
     Attributes:
-        text: one or more sentences, the finding first.
-        area: what it is about.
-        verdict: the same in a few words, for the row of the area in a table; empty where another finding says it.
-        measure: key of the value that says how much, whose curve and best `text` speaks of; None for one without.
-        fine: whether nothing is wrong; None where that is not known.
-        p: p-value; None where nothing was tested.
-        since: epoch since when it has held without a break; None where that is not known.
-        kinds: kinds of fault, the one that explains most first.
-        samples: indices of samples that show it.
-        as_of: epoch of the diagnosis that found it; None where that is the evaluation itself.
-        cause: what usually causes it, with the source, in a sentence; empty where none is known.
-        detail: whether tables alone show it, since another finding says it in fewer words.
+        text: One or more sentences, the finding first.
+        area: What it is about.
+        verdict: The same in a few words, for the row of the area in a table; empty where another finding says it.
+        measure: Key of the value that says how much, whose curve and best `text` speaks of; None for one without.
+        fine: True if nothing is wrong; None where that is not known.
+        p: P-value; None where nothing was tested.
+        since: Epoch since when it has held without a break; None where that is not known.
+        kinds: Kinds of fault, the one that explains most first.
+        samples: Indices of samples that show it.
+        as_of: Epoch of the diagnosis that found it; None where that is the evaluation itself.
+        cause: What usually causes it, with the source, in a sentence; empty where none is known.
+        detail: True if tables alone show it, since another finding says it in fewer words.
 
     Example:
         >>> finding = Finding("The left half is too dark.", Area("left half"), "too dark", "brightness_1", fine=False)
@@ -110,7 +110,7 @@ class Finding:
         """Make it from what `to_dict` returned.
 
         Raises:
-            KeyError, TypeError: if it is something else.
+            KeyError, TypeError: If it is something else.
         """
         known = {x.name: saved[x.name] for x in fields(cls)}
         saved_area = dict(known["area"])

@@ -31,11 +31,11 @@ def evaluation_line(
     """Return the line about the last evaluation.
 
     Args:
-        findings: of the evaluation, the one to look at first before the others.
-        history: the records so far.
-        specs: declarations by key.
-        best_key: key of the value whose lowest is the best; None without one.
-        alerts: that begin at this evaluation.
+        findings: Findings of the evaluation, the one to look at first before the others.
+        history: The records so far.
+        specs: Declarations by key.
+        best_key: Key of the value whose lowest is the best; None without one.
+        alerts: That begin at this evaluation.
 
     Example:
         >>> ratio = {"error_ratio_image": ValueSpec("error_ratio_image", unit="×", better="low")}
@@ -64,9 +64,9 @@ def brief(finding: Finding, record: Values, values: Specs) -> str:
     """Return a finding in a few words: kind, place and share; or by how much an area differs.
 
     Args:
-        finding: of an evaluation.
-        record: its values.
-        values: declarations by key.
+        finding: Finding of an evaluation.
+        record: Its values.
+        values: Declarations by key.
     """
     place = "whole image" if finding.area.name in WHOLE else str(finding.area)
     if finding.as_of is not None:
@@ -113,8 +113,8 @@ def change(spec: ValueSpec, history: Records) -> str:
     """Return if the last evaluation is better than the one before, and which is the best.
 
     Args:
-        spec: declaration of the value that orders evaluations, low for better ones.
-        history: the records so far.
+        spec: Declaration of the value that orders evaluations, low for better ones.
+        history: The records so far.
     """
     known = [record for record in history if spec.key in record]
     *earlier, now = [record[spec.key] for record in known]

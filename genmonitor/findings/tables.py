@@ -27,10 +27,10 @@ class Table:
     """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3).
 
     Attributes:
-        columns: headings.
-        rows: of cells.
-        optional: headings of columns that a narrow screen goes without, the least important first.
-        notes: what columns mean, by heading.
+        columns: Headings.
+        rows: Rows of cells.
+        optional: Headings of columns that a narrow screen goes without, the least important first.
+        notes: What columns mean, by heading.
     """
 
     columns: Sequence[str]
@@ -110,8 +110,8 @@ def aligned(table: Table, width: int | None = None) -> str:
     """Return a table of text and numbers as lines of equal columns, numbers to the right.
 
     Args:
-        table: its cells are text or numbers.
-        width: of the lines, for which cells are broken between words; None for one line per row.
+        table: Its cells are text or numbers.
+        width: Width of the lines, for which cells are broken between words; None for one line per row.
 
     Example:
         >>> print(aligned(Table(["region", "sites"], [["image", 64], ["cluster_1", 9]])))

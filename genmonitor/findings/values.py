@@ -22,23 +22,23 @@ class ValueSpec:
     """Declaration of a value; every logger, chart, table and message goes by it, and by nothing in the key.
 
     Attributes:
-        key: name in the history, without the monitor's prefix.
-        about: meaning, one sentence in Markdown without the full stop.
-        label: name as people read it; the key with spaces by default.
-        scale: axis: "linear", "log", "cms" (distance to 1 on a log axis), "p" (log, with a line at 0.05), "share"
+        key: Name in the history, without the monitor's prefix.
+        about: Meaning, one sentence in Markdown without the full stop.
+        label: Name as people read it; the key with spaces by default.
+        scale: Axis: "linear", "log", "cms" (distance to 1 on a log axis), "p" (log, with a line at 0.05), "share"
             (stacked parts of 1) or "signed" (log on either side of 0).
-        unit: written behind the number; a multiple, "×", of which less is better is one of what real images score.
-        region: what part of the image it is of: "image", or a region of the partition; None for neither.
-        chart: title of the chart it shares with others; None for a chart of its own, or none if it is a detail.
-        column: heading of its column in the table of regions; None for no column.
-        better: whether higher or lower values are better; None for neither.
+        unit: Written behind the number; a multiple, "×", of which less is better is one of what real images score.
+        region: What part of the image it is of: "image", or a region of the partition; None for neither.
+        chart: Title of the chart it shares with others; None for a chart of its own, or none if it is a detail.
+        column: Heading of its column in the table of regions; None for no column.
+        better: True if higher or lower values are better; None for neither.
         detail: True if the page and history.csv have it, but a logger only where all values are asked for.
-        baseline_of: key of the value for which this is what real images score.
-        error_of: key of the value of which this is the standard error or deviation.
-        repeatable: whether the same samples give it again; the clock, the start and the history of a run do not.
+        baseline_of: Key of the value for which this is what real images score.
+        error_of: Key of the value of which this is the standard error or deviation.
+        repeatable: True if the same samples give it again; the clock, the start and the history of a run do not.
 
     Raises:
-        ValueError: if the key is empty, or `scale` or `better` is none of these.
+        ValueError: If the key is empty, or `scale` or `better` is none of these.
 
     Example:
         >>> brightness = ValueSpec("brightness", "mean pixel less that of real images", scale="signed")

@@ -126,7 +126,7 @@ class Blocks(NamedTuple):
 
 @lru_cache(maxsize=8)  # tests of the same images ask for the same ones; 1 MB each for 1000 samples
 def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
-    """Return splits drawn uniformly, true for the n on the fake side: bool [count, total], which must not be changed."""
+    """Return splits drawn uniformly, true for the n on the fake side: bool [count, total], not to be changed."""
     numbers = torch.rand(count, total, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return numbers.argsort(1) < n
 

@@ -245,20 +245,20 @@ def conditional_vendi_score(
 ) -> dict[str, Tensor]:
     """Conditional-Vendi exp(H(X, T) - H(T)) and Information-Vendi exp(H(X) + H(T) - H(X, T)), in place of Scendi.
 
-    H(X) is the entropy of K_X / n, H(X, T) that of (K_X ∘ K_T) / n, ∘ the elementwise product: two samples are alike if
-    both outputs and prompts are. The two scores multiply to the Vendi score of the outputs.
+    H(X) is the entropy of K_X / n, and H(X, T) that of the elementwise product (K_X ∘ K_T) / n. Two samples are alike
+    if both their outputs and their prompts are. The product of the two scores is the Vendi score of the outputs.
 
     Args:
-        outputs: [N, D], N at least 2; three [N, N] matrices are held, up to several thousand samples.
-        prompts: [N, E].
-        kernel: As for `scendi_score`.
-        prompt_kernel: As for `scendi_score`.
-        order: Q of the entropies, as for `vendi_score`; 2 gives Conditional-RKE.
-        truncation: Of each spectrum, as for `vendi_score`.
+        outputs: Outputs [N, D], N at least 2; three [N, N] matrices are held, for up to several thousand samples.
+        prompts: Prompts [N, E].
+        kernel: Same as in `scendi_score`.
+        prompt_kernel: Same as in `scendi_score`.
+        order: Order q of the entropies, as in `vendi_score`; 2 gives Conditional-RKE.
+        truncation: Truncation of each spectrum, as in `vendi_score`.
 
     Returns:
-        float64 scalars, at least 1 unless `truncation` is set: `conditional_vendi`, how many modes the outputs of one
-        prompt have; `information_vendi`, by what factor prompts multiply that.
+        Float64 scalars, at least 1 unless `truncation` is set: `conditional_vendi`, the number of modes of the outputs
+        of one prompt, and `information_vendi`, the factor by which prompts multiply it.
 
     Raises:
         TypeError: As `scendi_score` does.
@@ -286,12 +286,12 @@ def conditional_vendi_score(
 def conditional_vendi_from_grams(
     gram: Tensor, prompt_gram: Tensor, order: float = 1.0, truncation: int | None = None
 ) -> dict[str, Tensor]:
-    """Both scores from float64 Gram matrices [N, N] with 1 on their diagonals, as `conditional_vendi_score`."""
+    """Compute both scores from float64 Gram matrices [N, N] with 1 on their diagonals."""
     matrices = (gram * prompt_gram, gram, prompt_gram)
     return conditional_vendi_of(*(vendi_of_spectrum(matrix / len(gram), order, truncation) for matrix in matrices))
 
 
 def conditional_vendi_of(pairs: Tensor, outputs: Tensor, prompts: Tensor) -> dict[str, Tensor]:
-    """Both scores from the Vendi scores of pairs, outputs and prompts."""
+    """Compute both scores from the Vendi scores of pairs, outputs and prompts."""
     conditional = pairs / prompts
     return {"conditional_vendi": conditional, "information_vendi": outputs / conditional}

@@ -185,19 +185,19 @@ class RKEScore(_ModeCount):
 
 
 class ConditionalVendiScore(PromptedMetric):
-    """Conditional-Vendi and Information-Vendi: how many modes the outputs of a prompt have, and what prompts add.
+    """Conditional-Vendi and Information-Vendi: number of modes of the outputs of a prompt, and what prompts add.
 
-    The metric keeps the samples, for up to several thousand of them: the kernel of pairs is a product, whose features
-    are too many to keep a covariance of. `ScendiScore` streams.
+    The metric keeps the samples, up to several thousand: the kernel of pairs is a product with too many features for a
+    covariance. `ScendiScore` streams.
 
     Args:
-        kernel: Of outputs, None for the cosine. An open gamma is resolved once, at the first `compute`, from the first
-            1000 samples of all processes.
-        prompt_kernel: Of prompts, likewise.
-        order: Q of the entropies, positive; may be math.inf. 2 gives Conditional-RKE.
-        truncation: T keeps the t largest eigenvalues of each spectrum and spreads the missing mass evenly over them;
-            None keeps all.
-        kwargs: Those of torchmetrics.Metric.
+        kernel: Kernel of outputs; None for the cosine. A gamma that is not given is resolved at the first `compute`,
+            from the first 1000 samples of all processes.
+        prompt_kernel: Kernel of prompts, likewise.
+        order: Order q of the entropies, positive; may be math.inf. 2 gives Conditional-RKE.
+        truncation: Number t of eigenvalues of each spectrum to keep, the largest; the missing mass is spread evenly
+            over them. None keeps all.
+        kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
         ValueError: If an argument is out of its range; by `update` and `compute` as
