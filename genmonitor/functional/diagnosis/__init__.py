@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong in an area of generated images: faults that, put into real images, explain how far off it is."""
+"""Faults in an area of generated images: changes of real images that explain its distance from real images."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that is measured of one area: how far it is off, what explains that, how varied it is, which samples show it."""
+"""Diagnosis of one area: its distance from real images, the faults that explain it, variety, and typical samples."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ CLEAR = 8.0
 
 @dataclass(frozen=True, eq=False)
 class AreaDiagnosis:
-    """What was measured of an area.
+    """Measurements of an area.
 
     Attributes:
         mask: Boolean mask [H, W] of the pixels.
-        distance: In standard deviations of what chance makes of it; judged on half of the images.
+        distance: Distance from real images in standard deviations of chance, judged on half of the images.
         p: P-value of no difference, by permutation.
-        explained: The best faults; None where the area does not differ, or no fault brings it closer.
-        readings: Those that differ most, of the rectangle that holds the area; empty where it does not differ.
-        proportions: Share of the distance that is right images in wrong proportions; 0 where it does not differ.
-        weights: Weights of the chosen real images, of mean 1, that say which are too rare; None where that was not
-            asked.
-        spread: Mean squared distance among generated images over that among real ones.
-        nearest: Median distance to the nearest other generated image over the same of real ones.
-        samples: Indices of the generated images that show the difference most.
-        of_image: Share of the whole image's distance that the faults explain when put into this area alone.
-        failures: What went wrong with fault models, in sentences.
+        explained: Best faults; None if the area does not differ, or no fault brings it closer.
+        readings: Readings of the bounding rectangle of the area that differ most; empty if it does not differ.
+        proportions: Share of the distance explained by correct images in wrong proportions; 0 if the area does not
+            differ.
+        weights: Weights of the chosen real images, of mean 1, below 1 for those that are too rare; None if not fitted.
+        spread: Mean squared distance among generated images, divided by that among real ones.
+        nearest: Median distance to the nearest other generated image, divided by that of real images.
+        samples: Indices of the generated images that show the difference most clearly.
+        of_image: Share of the distance of the whole image that faults in this area alone explain.
+        failures: Errors of fault models, in sentences.
     """
 
     mask: Tensor
@@ -70,16 +70,16 @@ def diagnose_area(
     skip_failing: bool = False,
     p: float | None = None,
 ) -> AreaDiagnosis:
-    """Measure an area of images.
+    """Diagnose an area of images.
 
     Args:
         images: Images of both sides.
         mask: Boolean mask [H, W], true somewhere.
         models: Fault models to try.
-        image: Distance of the whole image, for `of_image`; None where the area is all of it.
-        skip_failing: Leave out fault models that fail, rather than to raise their error.
-        p: P-value of no difference, by the map that found the area, whose place is then not exact; None for an area
-            that is tested, and stays where it is.
+        image: Distance of the whole image, for `of_image`; None if the area is the whole image.
+        skip_failing: True to skip fault models that fail instead of raising their errors.
+        p: P-value of no difference from the map that found the area, whose place is then refined. None to test the
+            area, whose place is then fixed.
     """
     failures: list[str] = []
     around = p is not None
@@ -119,10 +119,10 @@ def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
 def _by_surroundings(
     images: Images, mask: Tensor, models: Models, image: Distance | None, skip_failing: bool
 ) -> AreaDiagnosis | None:
-    """Return what is wrong with an area that is right alone; None where no fault of it explains what is around it.
+    """Return the faults of an area that is correct by itself; None if no fault of it explains its surroundings.
 
-    A part of another image is right alone, and so may be one that is a little brighter: that shows at its edge. But
-    what is around it may be what is wrong.
+    A part of another image is correct by itself, and so may be a slightly brighter part: both show at the edge. But the
+    surroundings themselves may be wrong.
     """
     p = 1.0 if bool(mask.all()) else _permutation_p(images, mask, around=True)
     if p > SURE:
@@ -132,31 +132,31 @@ def _by_surroundings(
 
 
 def distance_around(images: Images, mask: Tensor) -> float:
-    """Return how far from real images all is that is around an area [H, W]; 0 where no more than chance."""
+    """Return the distance of all that is around an area [H, W] from real images; 0 if no more than chance."""
     if bool(mask.all()) or _permutation_p(images, ~mask, around=False) > SURE:
         return 0.0
     return sides(images, ~mask, all_views(images.halves[0][1], ~mask))[1].left(())
 
 
 def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Faults) -> float:
-    """Return what faults of an area explain of the whole image's distance."""
+    """Return the share of the whole image's distance that faults of an area explain."""
     fake, real = images.halves[1]
     whole = Side.of(image, real, fake, mask, images.range, images.seed + 1)
     return max(0.0, 1 - whole.left(faults) / max(whole.left(()), CHANCE))
 
 
 def _rather_proportions(share: float, of_faults: float, distance: float) -> bool:
-    """Return True if proportions explain far more than faults, and either leave images right or faults leave most.
+    """Return True if proportions explain far more than faults, and leave little, or faults leave most.
 
-    Where real images vary in what a fault changes, weights imitate the fault: of images that are all too dark they take
-    the darkest. Those that are right leave no more than chance once they are weighted.
+    If real images vary in the property that a fault changes, weights imitate the fault: for images that are all too
+    dark they prefer the darkest. Correct images leave no more than chance once they are weighted.
     """
     right = (1 - share) * distance <= CLEAR
     return share > max(of_faults + MARGIN, MOSTLY if right else NEARLY_ALL) and (right or of_faults < IDENTIFIED)
 
 
 def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
-    """Return what weights of all real images, with faults, remove of the distance that is left, and the weights."""
+    """Return the share of the remaining distance that weights of real images with faults remove, and the weights."""
     real = judged.distance.embedded(replace(judged, real=images.real).put(faults))
     return match(judged.distance, real, fitted.fake, judged.fake)
 
@@ -164,9 +164,9 @@ def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tupl
 def _divided(
     images: Images, fitted: Side, judged: Side, found: Explained | None, p: float
 ) -> tuple[float, Tensor | None, Explained | None]:
-    """Divide the distance between proportions and faults; what both can explain belongs to the one with more alone.
+    """Divide the distance between proportions and faults; a common part belongs to the one that explains more alone.
 
-    Wrong proportions are said only where a classifier cannot tell the weighted real images from the generated ones.
+    Wrong proportions are reported only if a classifier cannot tell the weighted real images from generated ones.
     """
     if p > SURE or judged.left(()) < CLEAR:  # weights explain nearly all of what is chance
         return 0.0, None, found
@@ -183,7 +183,7 @@ def _divided(
 
 
 def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
-    """Return True if a classifier is blind to what is left once real images have weights and faults."""
+    """Return True if a classifier sees no difference from real images with weights and faults."""
     everywhere = torch.ones(images.real.shape[2:], dtype=torch.bool, device=images.real.device)
     real = put_faults(images.real, faults, everywhere, images.range, images.seed)
     n, m = len(images.fake) // 2, len(images.real) // 2
@@ -194,7 +194,7 @@ def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
 
 
 def _permutation_p(images: Images, area: Tensor, around: bool) -> float:
-    """Test no difference of an area by all images; the kernel is that of both sides together, so the level is exact."""
+    """Test an area for a difference by all images; the kernel is that of both sides together, so the level is exact."""
     blocks = Blocks.of(images.fake, images.real, seed=images.seed)
     both = blocks.take(images.fake, images.real)
     unit = min(len(images.fake), len(images.real))
@@ -207,7 +207,7 @@ def _permutation_p(images: Images, area: Tensor, around: bool) -> float:
 
 
 def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[int, ...]]:
-    """Return spread and nearest neighbor relative to real images, and the samples that show the difference most."""
+    """Return spread and nearest distance relative to real images, and the samples that show the difference most."""
     fake, real = distance.embedded(images.fake), distance.embedded(images.real)
     grams = [squared_distances(x[0], x[0]) for x in (fake, real)]
     spreads = [float(mean_of_pairs(gram)) for gram in grams]

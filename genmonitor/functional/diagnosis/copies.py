@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated images that come over and over."""
+"""Generated images that repeat each other."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from genmonitor.linalg.distances import squared_distances
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """Images that come over and over.
+    """Images that repeat each other.
 
     Attributes:
-        share: Share of generated images with a near twin, less that of real ones.
-        p: P-value of no more than among real images.
-        of_distance: Part of the distance that is gone when each is counted once.
+        share: Share of generated images with a near twin, minus that of real ones.
+        p: P-value that there are no more twins than among real images.
+        of_distance: Part of the distance that vanishes if each is counted once.
         samples: Indices of generated images with a twin.
     """
 
@@ -33,12 +33,12 @@ class Repeats:
 
 
 def repeats(images: Images) -> Repeats:
-    """Look for generated images that come over and over.
+    """Find generated images that repeat each other.
 
-    Distances are of pixels and in units of each image's own usual distance, so that faded images or ones of little
-    variety are none. They are measured in the directions in which generated images vary: noise or detail that real
-    images alone have would put these further from each other. A copy is nearer than half of what is usual among real
-    images; as many as these have do not count.
+    Distances are between pixels, in units of the usual distance of each image, so that faded or similar images do not
+    count as copies. They are measured in the directions in which generated images vary, since noise or detail that only
+    real images have would increase the distances among these. A copy is nearer than half of what is usual among real
+    images, and the share of copies among real images is subtracted.
     """
     n = min(len(images.fake), len(images.real))
     # in float64, which tells equal images: in float32 all distances of one image over and over are rounding
@@ -81,5 +81,5 @@ def _where_generated_vary(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _from_nearest(pairs: Tensor) -> Tensor:
-    """Return the squared distance to the nearest in parts of the median one, of each row of squared distances."""
+    """Return the smallest of each row of squared distances, divided by the median of the row."""
     return pairs.amin(1) / pairs.median(1).values.clamp_min(torch.finfo(pairs.dtype).tiny)

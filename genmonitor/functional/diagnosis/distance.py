@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far generated images are from real ones in an area, in standard deviations of what chance makes of it."""
+"""Distance of generated images from real ones in an area, in standard deviations of chance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Values = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one view compares: values of images, where they are centered, and the kernels' gammas and weights."""
+    """A view of images: their values, the center of the values, and the gammas and weights of the kernels."""
 
     values: Values
     shift: Tensor
@@ -43,34 +43,34 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Distance:
-    """The squared maximum mean discrepancy without bias by one kernel, k = Σ k_g / σ_g over views and gammas.
+    """Squared maximum mean discrepancy without bias by one kernel, k = Σ k_g / σ_g over views and gammas.
 
-    σ_g is the standard deviation that MMD² of k_g has between two sets of `unit` real images each. Since gammas,
-    weights and views are those of given real images, distances from one and the same set have ratios that mean
-    something: one less the ratio of two is the part that is explained.
+    σ_g is the standard deviation of MMD² by k_g between two sets of `unit` real images each. Gammas, weights and views
+    come from given real images, so distances from the same set can be divided: one minus the ratio of two is the part
+    explained.
     """
 
     views: tuple[View, ...]
 
     @classmethod
     def of(cls, real: Tensor, values: Sequence[Values], unit: int) -> Distance:
-        """Fix gammas and weights by real images.
+        """Fix gammas and weights from real images.
 
         Args:
-            real: [N, C, H, W], N at least 4.
-            values: What each view compares, such as `all_views`.
-            unit: Images a side that a distance of 1 is the standard deviation of.
+            real: Real images [N, C, H, W], N at least 4.
+            values: Function that returns the values of each view, such as `all_views`.
+            unit: Number of images a side for which a distance of 1 is the standard deviation.
         """
         with full_precision():
             return cls(tuple(_view(real, some, unit) for some in values))
 
     def embedded(self, images: Tensor) -> list[Tensor]:
-        """Return the area's values in each view [N, D], for `gram`."""
+        """Return the values of the area in each view [N, D], for `gram`."""
         with full_precision():
             return [view.values(images) - view.shift for view in self.views]
 
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
-        """Return k of all pairs of embedded images, [..., N, M]: of sets of N images, each by itself."""
+        """Return k of all pairs of embedded images, [..., N, M], for each set of N images."""
         total = x[0].new_zeros(*x[0].shape[:-1], y[0].shape[-2])
         for view, a, b in zip(self.views, x, y, strict=True):
             if view.gamma:
@@ -94,12 +94,12 @@ def mean_of_pairs(gram: Tensor) -> Tensor:
 
 
 def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
-    """Return structure, an area's pixels, and texture, the same whitened, if it has more than one.
+    """Return structure, the pixels of an area, and texture, the whitened pixels, if there is more than one pixel.
 
-    Nothing that is around the area shows in its texture.
+    The surroundings of the area do not affect its texture.
 
     Args:
-        real: Images that whiten [N, C, H, W].
+        real: Images [N, C, H, W] that determine the whitening.
         area: Boolean mask [H, W] of the pixels.
     """
     rows, columns = slices_of(area)
@@ -110,16 +110,16 @@ def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
 
 
 def all_views(real: Tensor, area: Tensor, around: bool = False) -> list[Values]:
-    """Return structure, texture and, of less than all of the image, statistics of an area.
+    """Return structure, texture and, for less than the whole image, statistics of an area.
 
-    Of the whole image statistics would decide alone: samples of a trained generator are never quite flat where real
-    images are, which statistics see sooner than a pattern or a missing class, and no person does.
+    For the whole image, statistics would outweigh the other views. Samples of a trained generator are never quite flat
+    where real images are. Statistics see this, which no person sees, before a pattern or a missing class.
 
     Args:
-        real: Images that whiten [N, C, H, W].
+        real: Images [N, C, H, W] that determine the whitening.
         area: Boolean mask [H, W] of the pixels.
-        around: True if what is around it shows what is wrong with it, and its place may be a pixel off: statistics are
-            then of both and of its edge, structure and texture of what is a pixel within.
+        around: True if the surroundings show the fault too, and the place may be a pixel off. Statistics then include
+            surroundings and edge; structure and texture leave out the outermost pixels.
     """
     views = pixel_views(real, within(area)[:2][-1] if around else area)
     return views if len(views) == 1 or bool(area.all()) else [*views, Statistics.of(real, area, around)]
@@ -127,7 +127,7 @@ def all_views(real: Tensor, area: Tensor, around: bool = False) -> list[Values]:
 
 @dataclass(frozen=True, eq=False)
 class _Pixels:
-    """The pixels of an area bool [h, w] within some rows and columns, as they are or whitened."""
+    """The pixels of an area, bool [h, w] within some rows and columns, plain or whitened."""
 
     rows: slice
     columns: slice
@@ -142,7 +142,7 @@ class _Pixels:
 
 
 def _view(real: Tensor, compared: Values, unit: int) -> View:
-    """Return a view by real images."""
+    """Make a view from real images."""
     values = compared(real)
     shift = values.mean(0)
     near = centered(values, values)[0]
@@ -156,7 +156,7 @@ def _view(real: Tensor, compared: Values, unit: int) -> View:
 
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> Iterator[Tensor]:
-    """Yield the Gram matrix [..., N, M] of each Gaussian, in place of the one before, whose fourth power it is."""
+    """Yield the Gram matrix [..., N, M] of each Gaussian, computed in place as the fourth power of the one before."""
     squares = squared_norms(x)
     others = squares if x is y else squared_norms(y)
     distances = (x @ y.mT).mul_(-2).add_(others[..., None, :]).add_(squares[..., None]).clamp_min_(0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which faults explain an area: shares of the distance propose, readings decide among those that explain as much.
+"""Faults that explain an area: shares of the distance propose them, and readings decide between equal shares.
 
-Anything that brings two sets closer has a share, so that a share alone identifies no kind. A fault that is put into
-real images and makes more readings wrong than there were is not the one; of two that explain as much, the one that
-leaves fewer readings wrong is; and where two leave as many, both are said.
+Anything that brings two sets closer has a share, so a share alone does not identify a kind. A fault that makes more
+readings of real images wrong than before is rejected. Of two faults with equal shares, the one that leaves fewer
+readings wrong is named. If they leave equally many, both are reported.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Explained:
     """Faults that explain part of a distance.
 
     Attributes:
-        faults: In the order in which they are put into one image.
-        shares: What each explains; they add up to 1 at most.
-        leaves: Readings that a person would still see to be wrong.
-        named: True if they explain enough, beyond chance, to be said as more than the best there is.
-        rivals: Single faults that explain as much, and leave as many readings wrong.
+        faults: Faults in the order in which they are put into an image.
+        shares: Share that each explains; they add up to at most 1.
+        leaves: Number of readings that remain visibly wrong.
+        named: True if they explain enough, beyond chance, to be named as the cause and not only as the nearest kind.
+        rivals: Single faults that explain equally much and leave equally many readings wrong.
     """
 
     faults: Faults
@@ -55,17 +55,17 @@ class Explained:
 
     @property
     def share(self) -> float:
-        """What they explain together."""
+        """Share that the faults explain together."""
         return sum(self.shares)
 
     @property
     def identified(self) -> bool:
-        """True if they are what is wrong, rather than the nearest there is."""
+        """True if the faults are the cause, not only the nearest kind."""
         return self.named and self.share >= (NEARLY_ALL if self.leaves else IDENTIFIED)
 
 
 def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
-    """Return what counts the readings of an area that are visibly wrong once faults are put into real images."""
+    """Return a function that counts the visibly wrong readings of an area once faults are put into real images."""
     rows, columns = slices_of(mask)
     readings = usable_readings(images.readings, images.real[..., rows, columns])
     if not readings:
@@ -85,17 +85,17 @@ def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
 
 
 def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Faults], int], p: float) -> Explained | None:
-    """Return the faults that explain most, fitted on one half of the images and judged on the other.
+    """Return the faults that explain the most, fitted on one half of the images and judged on the other.
 
     Args:
-        fitted: The half to fit strengths on.
-        judged: The half to judge on.
+        fitted: Half of the images to fit strengths on.
+        judged: Half of the images to judge on.
         models: Fault models to try.
-        wrong: See `arbiter_of`.
+        wrong: Function that counts wrong readings, see `arbiter_of`.
         p: P-value of no difference.
 
     Returns:
-        As many faults as add something; None where no fault brings real images closer.
+        The faults, as many as improve the explanation; None if no fault brings real images closer.
     """
     singles = ranked(fitted, models)
     if not singles:
@@ -123,7 +123,7 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
 
 
 def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
-    """Return the best single faults of different names, those that explain nearly as much as the best."""
+    """Return single faults of different names that explain nearly as much as the best."""
     limit = singles[0][0] + NEAR * max(side.left(()), CHANCE)
     by_name: dict[tuple[str, bool], Faults] = {}
     for left, faults in singles:
@@ -133,7 +133,7 @@ def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
 
 
 def _simplicity(side: Side, candidate: Explained, among: Sequence[Explained]) -> int:
-    """Return the rank of a single fault among those that come as close as the best: on black, clipping brightens."""
+    """Return the simplicity rank of a single fault among those as close as the best: on black, clipping brightens."""
     nothing, best = max(side.left(()), CHANCE), min(side.left(x.faults) for x in among)
     # part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler
     close = side.left(candidate.faults) <= best + min(0.04 * nothing, 2 * CHANCE + max(best, 0.0) / 2)
@@ -141,7 +141,7 @@ def _simplicity(side: Side, candidate: Explained, among: Sequence[Explained]) ->
 
 
 def _better(together: Explained, best: Explained, judged: Side) -> bool:
-    """Return True if more faults explain what fewer leave: a tenth of all, or half of the rest and wrong readings."""
+    """Return True if more faults explain a tenth of the whole more, or half of the rest and of the wrong readings."""
     gained = together.share - best.share
     rest = (1 - best.share) * judged.left(())
     of_rest = rest > 2 * CHANCE and gained * judged.left(()) >= rest / 2 and together.leaves < best.leaves
@@ -149,5 +149,5 @@ def _better(together: Explained, best: Explained, judged: Side) -> bool:
 
 
 def _capped(parts: Sequence[float]) -> tuple[float, ...]:
-    """Return shares that add up to 1 at most: what chance adds beyond explains nothing."""
+    """Return shares that add up to at most 1; the excess is chance."""
     return tuple(part / max(1.0, sum(parts)) for part in parts)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which faults, put into real images, bring them closest to the generated ones, and how much they explain.
+"""Search for the faults that bring real images closest to generated ones, and their shares of the distance.
 
-Strengths are fitted on one half of the images and judged on the other, so that more models or strengths to try explain
-nothing by themselves (Kulinski and Inouye's share explained). Several faults share it by Shapley's value: what each
-adds, in the mean over the orders in which they could be added. The search begins with few images, chosen so that their
-mean is that of all (Chen, Welling and Smola, "Super-Samples from Kernel Herding", UAI 2010): of as many at random, a
-class too many weighs more than a fault.
+Strengths are fitted on one half of the images and judged on the other, so that trying more models or strengths explains
+nothing by itself (Kulinski and Inouye's share explained). Several faults divide the share by Shapley values, the mean
+contribution of each over all orders of adding them. The search begins with few images, chosen so that their mean is
+close to that of all (Chen, Welling and Smola, "Super-Samples from Kernel Herding", UAI 2010). In an equally small
+random choice, an overrepresented class would outweigh a fault.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ Ranked = list[tuple[float, Faults]]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Half of the images: real ones to put faults into, generated ones to compare with, both the most typical first.
+    """Half of the images: real ones to put faults into and generated ones to compare with, the most typical first.
 
     Attributes:
-        real: [N, C, H, W], scaled as fault models want them.
-        area: Boolean mask [H, W], where faults are put.
-        low, high: The range of generated and real images; what a generator cannot return, a fault does not either.
-        offset: What is added to distances, so that those of the first images are about those of all.
+        real: Real images [N, C, H, W], scaled as fault models expect them.
+        area: Boolean mask [H, W] of the pixels that get the faults.
+        low, high: Range of generated and real images, to which faults are clipped.
+        offset: Offset that makes the distances of the first images about those of all images.
     """
 
     distance: Distance
@@ -72,7 +72,7 @@ class Side:
     def of(
         cls, distance: Distance, real: Tensor, fake: Tensor, area: Tensor, bounds: tuple[float, float], seed: int
     ) -> Side:
-        """Embed the generated images, and put both sides in order."""
+        """Embed the generated images, and order both sides."""
         embedded = [distance.embedded(x) for x in (real, fake)]
         orders = [_typical_first(distance.gram(x, x)) for x in embedded]
         typical = [x[orders[1]] for x in embedded[1]]
@@ -110,9 +110,9 @@ class Side:
         return [self._left[key][0] for key in keys]
 
     def left_by(self, changed: Iterable[Tensor]) -> list[float]:
-        """Return the distances of generated images from real ones that were changed, for each way.
+        """Return the distances of generated images from changed real ones, for each change.
 
-        Of small images operations take longer to start than to do, so that those of some ways are done together.
+        Several changes are processed together, since for small images starting an operation takes longest.
         """
         n, fakes = len(self.real), len(self.fake_gram)
         count = max(1, TOGETHER // (n * max(self.real[0].numel(), n + fakes)))
@@ -128,7 +128,7 @@ class Side:
 
 
 def _typical_first(gram: Tensor) -> Tensor:
-    """Return an order of samples by their Gram matrix [N, N] in which the mean of the first is near that of all."""
+    """Return an order of samples with Gram matrix [N, N] in which the mean of the first is near that of all."""
     gram = gram.double()
     mean, taken, left = gram.mean(1), torch.zeros_like(gram[0]), torch.zeros_like(gram[0])
     order = []
@@ -140,7 +140,7 @@ def _typical_first(gram: Tensor) -> Tensor:
 
 
 def put_faults(real: Tensor, faults: Faults, area: Tensor, bounds: tuple[float, float], seed: int) -> Tensor:
-    """Put faults into an area [H, W] of real images, scaled as fault models want them."""
+    """Put faults into an area [H, W] of real images, scaled as fault models expect them."""
     images = real
     for number, (model, strength) in enumerate(faults):
         generator = torch.Generator().manual_seed(seed + number)
@@ -149,7 +149,7 @@ def put_faults(real: Tensor, faults: Faults, area: Tensor, bounds: tuple[float, 
 
 
 def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
-    """Refuse what a fault model must not return."""
+    """Refuse invalid results of a fault model."""
     if not isinstance(images, Tensor) or images.shape != real.shape:
         got = list(images.shape) if isinstance(images, Tensor) else type(images).__name__
         raise ValueError(
@@ -167,7 +167,7 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
 def more(side: Side, models: Models, starts: Sequence[Faults]) -> Iterator[Faults]:
     """Yield the best pair of faults, then the best three.
 
-    Two may hide each other, and neither be the best alone: noise hides most of all.
+    Two faults may hide each other, so that neither is the best alone; noise hides most.
 
     Args:
         side: Half of the images to fit on.
@@ -193,13 +193,13 @@ def ranked(side: Side, models: Models) -> Ranked:
 
 
 def _search(side: Side, starts: Sequence[Faults], models: Models, most: int) -> Ranked:
-    """Add one fault to one of the starts; return what comes of it with its distance, best first.
+    """Add one fault to each of the starts; return the results with their distances, the best first.
 
     Args:
         side: Half of the images to fit on.
-        starts: What is put already.
-        models: Models of the fault to add.
-        most: How many to refine at most.
+        starts: Faults that are already put.
+        models: Candidate models of the fault to add.
+        most: Largest number of candidates to refine.
     """
     order = {id(model): number for number, model in enumerate(models)}
     tried = [
@@ -221,9 +221,9 @@ def _search(side: Side, starts: Sequence[Faults], models: Models, most: int) -> 
 
 
 def _some(model: FaultModel) -> list[float]:
-    """Return every second of a model's strengths, by size, so that of both signs each is there; all whole numbers.
+    """Return every second strength of a model by size, so that both signs occur; all of them if they are integers.
 
-    Of a shift by one pixel nothing is seen in one by two.
+    A shift by one pixel does not show in a shift by two.
     """
     if getattr(model, "whole", False):
         return list(model.strengths)
@@ -232,7 +232,7 @@ def _some(model: FaultModel) -> list[float]:
 
 
 def _refined(side: Side, several: Sequence[Faults], steps: Iterable[float]) -> Ranked:
-    """Improve one strength after the other of each of several, by ever smaller factors."""
+    """Improve the strengths of several candidates one after the other, by decreasing factors."""
     best = list(zip(side.left_of_each(several), several, strict=True))
     for step, place in product(steps, range(max(map(len, several), default=0))):
         tried = [
@@ -253,7 +253,7 @@ def _beside(model: FaultModel, strength: float, step: float) -> Iterable[float]:
 
 
 def shares(side: Side, faults: Faults) -> list[float]:
-    """Return the part of the distance that each of the faults explains; their sum is what they explain together."""
+    """Return the part of the distance that each fault explains; the parts sum to what all explain together."""
     nothing = side.left(())
 
     def together(chosen: Sequence[int]) -> float:
@@ -270,9 +270,9 @@ def shares(side: Side, faults: Faults) -> list[float]:
 
 
 def closer(side: Side, faults: Faults) -> float:
-    """Return the p-value that real images with faults are no closer to the generated ones than as they are.
+    """Return the p-value that real images with faults are no closer to the generated ones than without.
 
-    The relative similarity test with the distance's own kernel; sample i of both sets is one real image.
+    This is the relative similarity test with the kernel of the distance; sample i of both sets is one real image.
     """
     plain, put = (side.distance.embedded(x) for x in (side.real, side.put(faults)))
     within = [side.distance.gram(x, x).double().fill_diagonal_(0).sum(1) / (len(x[0]) - 1) for x in (plain, put)]
@@ -285,7 +285,7 @@ def closer(side: Side, faults: Faults) -> float:
 
 
 def usable(models: Models, side: Side, fake: Tensor, failures: list[str], skip_failing: bool) -> list[FaultModel]:
-    """Return the models that these images have, each tried once at each strength on a few of them."""
+    """Return the models that apply to these images, each tried once at each strength on a few of them."""
     out: list[FaultModel] = []
     few = side.first(4)
     for model in models:

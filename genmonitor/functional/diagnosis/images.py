@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images of a diagnosis: some of each side, on one scale, in halves to fit faults on and to judge them on."""
+"""Images of a diagnosis: some of each side, on one scale, in halves for fitting and judging faults."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SAMPLES = 8
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Generated and real images, scaled so that real ones fill [0, 1], in a random order that a seed decides.
+    """Generated and real images, scaled so that real ones fill [0, 1], in a random order given by a seed.
 
     Attributes:
-        fake: [N, C, H, W].
-        real: [M, C, H, W].
-        chosen_fake: Which of the given generated images these are [N].
-        chosen_real: Which of the given real ones [M].
-        seed: Seed of this order, and of all that is random later.
-        readings: What is read of single images.
+        fake: Generated images [N, C, H, W].
+        real: Real images [M, C, H, W].
+        chosen_fake: Indices of these among the given generated images [N].
+        chosen_real: Indices of these among the given real images [M].
+        seed: Seed of this order, and of later random choices.
+        readings: Readings of single images.
     """
 
     fake: Tensor
@@ -39,7 +39,7 @@ class Images:
 
     @classmethod
     def of(cls, fake: Tensor, real: Tensor, seed: int, readings: Sequence[Reading] = ()) -> Images:
-        """Take at most 500 of each side, halves of which are fitted on and judged on."""
+        """Take at most 500 images of each side, half to fit on and half to judge on."""
         generator = torch.Generator().manual_seed(seed)
         # faults are fitted on 250 images a side at most, and judged on as many
         chosen = [torch.randperm(len(x), generator=generator)[:500] for x in (fake, real)]
@@ -49,13 +49,13 @@ class Images:
 
     @property
     def halves(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Generated and real images of each half."""
+        """Generated and real images of the two halves."""
         n, m = len(self.fake) // 2, len(self.real) // 2
         return (self.fake[:n], self.real[:m]), (self.fake[n:], self.real[m:])
 
     @property
     def range(self) -> tuple[float, float]:
-        """The range of all images."""
+        """Range of all images."""
         return min(float(self.fake.min()), 0.0), max(float(self.fake.max()), 1.0)
 
 

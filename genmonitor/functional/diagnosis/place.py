@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in an area of the map, or around it, a fault is: where real images with it are closest to generated ones."""
+"""Place of a fault in an area of the map or around it, where real images with it are closest to generated ones."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ BORDERS = (1, 2, 3, 4)
 def located(
     images: Images, mask: Tensor, p_map: Tensor, models: Models, skip_failing: bool
 ) -> tuple[Tensor, list[FaultModel]]:
-    """Return where the fault is that explains most of what is within an area of the map, or around it.
+    """Return the place of the fault that explains most within an area of the map or around it.
 
-    It is there where real images with it are closest to generated ones, seen with what is around: the area where that
-    holds pixel by pixel, or the map's, moved at its sides while that brings them closer. Pixels beside a fault that are
-    the same in all real images stand out more than it does. A part of another image shows at its edge alone. So the
-    fault may be around the area.
+    The place is where real images with the fault are closest to generated ones, compared with their surroundings.
+    Candidates are the pixels for which this holds one by one, and the area of the map. Their sides are moved as long as
+    that brings images closer. The fault may also be around the area: pixels beside it that are constant in real images
+    stand out more, and a part of another image shows only at its edge.
 
     Args:
         images: Images of both sides.
-        mask: Mask of the area, bool [H, W]: larger than the fault by a pixel or two, or its edge alone.
+        mask: Mask of the area, bool [H, W], which may be a pixel or two larger than the fault, or only its edge.
         p_map: P-values of the map [H, W].
         models: Fault models to try.
         skip_failing: Same as in `diagnose_area`.
 
     Returns:
-        The area, and those models that are worth trying there.
+        The area, and the models worth trying there.
     """
     fake, real = images.halves[0]
     significant = (p_map <= LEVEL) | grown(mask, 1)
@@ -79,9 +79,9 @@ def located(
 
 
 class _ShiftOfMeans(Kind):
-    """Each channel moved as it moved at most pixels of a mask [H, W], not all of which may be wrong.
+    """A shift of each channel by its shift at most pixels of a mask [H, W], not all of which need be wrong.
 
-    Where real images hardly vary, all but an exact place and shift leave them as far as they were.
+    If real images hardly vary, only the exact place and shift bring them closer.
     """
 
     name = "shift of means"
@@ -94,14 +94,14 @@ class _ShiftOfMeans(Kind):
 
 
 def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]]) -> tuple[float, Tensor]:
-    """Return the area in which any of some faults bring real images closest, and the distance that is left.
+    """Return the area in which one of the faults brings real images closest, and the remaining distance.
 
-    Rectangles and borders are tried too: faults are such more often than what is left of them pixel by pixel. Then the
-    two best areas are moved at their sides while that brings images closer.
+    Rectangles and borders are tried too, since faults have these shapes more often than those found pixel by pixel.
+    Then the sides of the two best areas are moved as long as that brings images closer.
 
     Args:
         side: Half of the images to fit on.
-        candidates: Faults, and areas to begin with.
+        candidates: Faults with areas to begin with.
     """
     placed = []
     for faults, areas in candidates:
@@ -111,7 +111,7 @@ def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]
 
 
 class _Place:
-    """Where faults are: they are made of whole images once, and then put into one area or another."""
+    """Faults that are applied to whole images once and then put into different areas."""
 
     def __init__(self, side: Side, faults: Faults) -> None:
         self.side, self.known = side, dict[bytes, float]()
@@ -135,7 +135,7 @@ class _Place:
 
 
 def _moved(area: Tensor) -> list[Tensor]:
-    """Return an area with each of its sides moved out and in by a pixel."""
+    """Return the areas with one side moved out or in by a pixel."""
     padded = F.pad(area[None].float(), (1, 1, 1, 1), "replicate")[0].bool()
     height, width = area.shape
     beside = [padded[y : y + height, x : x + width] for y, x in ((0, 1), (2, 1), (1, 0), (1, 2))]
@@ -143,7 +143,7 @@ def _moved(area: Tensor) -> list[Tensor]:
 
 
 def _plain(area: Tensor) -> list[Tensor]:
-    """Return the rectangle that holds an area; of one that reaches all sides of the image, borders of some widths."""
+    """Return the bounding rectangle of an area or, if it reaches all sides of the image, borders of some widths."""
     rectangle = box(area)
     if not bool(rectangle.all()):
         return [rectangle]
@@ -154,14 +154,14 @@ def _plain(area: Tensor) -> list[Tensor]:
 
 
 def box(mask: Tensor) -> Tensor:
-    """Return the smallest rectangle that holds a mask [H, W]."""
+    """Return the bounding rectangle of a mask [H, W]."""
     out = torch.zeros_like(mask)
     out[slices_of(mask)] = True
     return out
 
 
 def unlike(masks: Sequence[Tensor]) -> list[Tensor]:
-    """Return masks [H, W] without repetitions, and without those of all of the image or nothing."""
+    """Return masks [H, W] without repetitions, empty masks and the whole image."""
     out: list[Tensor] = []
     for mask in masks:
         if bool(mask.any()) and not bool(mask.all()) and not any(torch.equal(mask, x) for x in out):
@@ -170,9 +170,9 @@ def unlike(masks: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults) -> list[Tensor]:
-    """Return where, of what is significant, generated images are closer to real ones with faults than without.
+    """Return the significant pixels at which generated images are closer to real ones with faults than without.
 
-    Pixel by pixel, by the means of their characteristic functions, in both views.
+    Each pixel is compared by the means of its characteristic functions, in both views.
     """
     fake, real = images.halves[0]
     everywhere = torch.ones_like(mask)

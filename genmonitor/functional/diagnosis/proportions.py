@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the distance is right images in wrong proportions, and which real images are too rare or too frequent.
+"""Share of the distance due to correct images in wrong proportions, and the real images that are too rare or frequent.
 
-Real images get the weights that bring them closest to the generated ones: kernel mean matching (Huang et al.,
+Real images get the weights that bring them closest to the generated ones. This is kernel mean matching (Huang et al.,
 "Correcting Sample Selection Bias by Unlabeled Data", 2006; Gretton et al., "Covariate Shift by Kernel Mean Matching",
-2009), which is the question of Kulinski and Inouye (arXiv 2210.10275) with reweighting as the map. Weights are fitted
-by wide kernels of pixels and judged by all kernels of both views on other generated images. Weights that narrow kernels
-fit also take 15 to 35 % of a distance that has nothing to do with proportions: some real images always look a little
-more like generated ones than others do. Wide ones fit what is common to many images, such as a class.
+2009). It answers the question of Kulinski and Inouye (arXiv 2210.10275) with reweighting as the map. Weights are fitted
+by wide kernels of pixels and judged by all kernels of both views on other generated images. Narrow kernels would also
+explain 15 to 35 % of a distance unrelated to proportions, since some real images always look slightly more like
+generated ones than others. Wide kernels fit properties common to many images, such as a class.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ RIDGE = 0.03
 
 
 def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: list[Tensor]) -> tuple[float, Tensor]:
-    """Weight real images so that they come closest to generated ones, and judge that on others.
+    """Weight real images so that they come closest to some generated ones, and judge the weights on others.
 
     Args:
         distance: Distance of the area.
         real: Embedded real images.
-        fitted: Embedded generated images that weights are fitted to.
-        judged: Embedded generated images that they are judged on.
+        fitted: Embedded generated images to fit weights to.
+        judged: Embedded generated images to judge the weights on.
 
     Returns:
-        The part of the distance of the judged images that the weights remove; the weights of the real images [N], of
-        mean 1: below 1 for what is too rare among generated ones.
+        The part of the distance of the judged images that the weights remove, and the weights of the real images [N].
+        These have mean 1 and are below 1 for images that are too rare among generated ones.
     """
     wide = _wide_kernels(distance)
     weights = matching_weights(wide.gram(real, real), wide.gram(real, fitted).mean(1, dtype=torch.float64))
@@ -53,7 +53,7 @@ def matching_weights(gram: Tensor, across: Tensor) -> Tensor:
 
     Args:
         gram: Kernel of pairs of real samples K [N, N], nowhere negative.
-        across: Its mean over the other samples k, for each real one [N].
+        across: Mean kernel k of each real sample with the other samples [N].
 
     Example:
         >>> gram = torch.tensor([[1.0, 0.0], [0.0, 1.0]])

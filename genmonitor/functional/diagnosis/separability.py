@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well a classifier tells generated images from real ones with weights: what vetoes "wrong proportions".
+"""Accuracy of a classifier of generated and weighted real images, which can veto "wrong proportions".
 
-Weights of real images imitate nearly any fault a little. Where proportions alone are wrong, a classifier that looks at
-details, fitted on one half of the images, is blind on the other; where weights imitate a fault, it sees the fault.
+Weights of real images imitate nearly any fault a little. If only proportions are wrong, a classifier of details fitted
+on one half of the images is blind on the other. If weights imitate a fault, it sees the fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Weighted(NamedTuple):
 
 
 class _Features(NamedTuple):
-    """What the classifier sees of an image."""
+    """Features of an image for the classifier."""
 
     whitening: Whitening
     filters: Tensor
@@ -50,7 +50,7 @@ class _Features(NamedTuple):
         return torch.cat([*out, torch.cat([*self._responses(images)])], 1)
 
     def _responses(self, images: Tensor) -> Iterator[Tensor]:
-        """Yield, for some images after others, mean and largest response to whitened pixels, mean to the plain ones."""
+        """Yield mean and largest responses to whitened pixels and mean responses to plain ones, in batches."""
         for rows in in_cache(len(images), len(self.filters) * images[0, 0].numel() * images.element_size()):
             fine = F.conv2d(self.whitening(images[rows]), self.filters).abs().flatten(2)
             plain = F.conv2d(images[rows] - self.level, self.filters / self.filters[0].numel() ** 0.5)
@@ -61,14 +61,14 @@ class _Features(NamedTuple):
 
 
 def separability(fitted: Weighted, judged: Weighted, readings: Sequence[Reading], seed: int) -> float:
-    """Return the area under the ROC curve of a classifier on images that it has not seen: 0.5 if it is blind.
+    """Return the area under the ROC curve of a classifier on unseen images: 0.5 if it is blind.
 
     The classifier is a ridge regression on readings and on the responses to random filters of 5×5 pixels.
 
     Args:
-        fitted: The half that the classifier is fitted on.
-        judged: The other half.
-        readings: What is read of images; empty for none.
+        fitted: Half of the images to fit the classifier on.
+        judged: Half of the images to judge it on.
+        readings: Readings of images; may be empty.
         seed: Seed of the filters.
     """
     single = [reading for reading in readings if not reading.of_set]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of each image in an area and around it: they tell kinds of faults apart that pixels hardly do.
+"""Statistics of each image in an area and around it, to tell kinds of faults apart better than by pixels.
 
-Photographs differ so much in contrast that the distance of their pixels hardly sees if all have a fifth less of it. But
-how much detail an area has beside what is around it varies far less, and so does the step at its edge.
+Photographs differ so much in contrast that the distance of their pixels hardly changes if all have a fifth less. The
+detail of an area relative to its surroundings varies far less, and so does the step at its edge.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ FEW = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Brightness, contrast, detail, steps and plateaus of each image, made uncorrelated among real ones.
+    """Brightness, contrast, detail, steps and plateaus of each image, decorrelated on real images.
 
     Attributes:
-        rows, columns: What is looked at: the area and pixels around it.
-        regions: Pixels of the area, and of what is around it; weights of sum 1 [h w, 2].
-        pairs: The same of pixels whose right, and whose lower neighbor is there too: in the area, at its edge, where
-            plateaus are counted [2, h w, 3].
+        rows, columns: Slices of the area with some surroundings.
+        regions: Pixels of the area and of its surroundings, as weights of sum 1 [h w, 2].
+        pairs: The same for pixels with their right and lower neighbors: in the area, at its edge, and where plateaus
+            are counted [2, h w, 3].
         color: Mean of the area's channels among real images [C].
         mean: Mean of the statistics among real images [S].
-        axes: From them to uncorrelated ones [S, S].
+        axes: Matrix that decorrelates the statistics [S, S].
     """
 
     rows: slice
@@ -50,13 +50,13 @@ class Statistics:
 
     @classmethod
     def of(cls, real: Tensor, area: Tensor, around: bool = True) -> Statistics:
-        """Take mean and axes from real images.
+        """Compute mean and axes from real images.
 
         Args:
-            real: The images [N, C, H, W], which fill [0, 1].
+            real: Real images [N, C, H, W], which fill [0, 1].
             area: Boolean mask [H, W] of the pixels.
-            around: True to look around the area as well, and at its edge: a band of two pixels, since the place of an
-                area may be a pixel off.
+            around: True to include the surroundings and the edge, a band of two pixels, since the place of an area may
+                be a pixel off.
         """
         inside, edge, near = within(area)[:2][-1], grown(area, 1), grown(area, 1 + REACH)
         if not around:
@@ -100,7 +100,7 @@ class Statistics:
 
 
 def _central(shape: Sequence[int]) -> Tensor:
-    """Return a mask [H, W] of pixels that are not at the border of an image, where shifts and padding repeat some."""
+    """Return a mask [H, W] of pixels away from the border, where shifts and padding repeat pixels."""
     out = torch.zeros(*shape, dtype=torch.bool)
     # pixels at the border of an image, an eighth of its side at most, in which plateaus are not counted, where most of
     # the area is elsewhere
@@ -115,6 +115,6 @@ def _energy(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def _weights(masks: Sequence[Tensor]) -> Tensor:
-    """Return masks [h, w] as weights [h w, R] of sum 1; those of nothing are 0."""
+    """Return masks [h, w] as weights [h w, R] of sum 1, or 0 for empty masks."""
     weights = torch.stack([*masks]).flatten(1).float()
     return (weights / weights.sum(1, keepdim=True).clamp_min(1)).T.contiguous()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PromptSplit: on which prompts two models differ, and that difference as one number to steer a sampler by."""
+"""PromptSplit: prompts on which two models differ, and the difference as one number that can guide a sampler."""
 
 from genmonitor.functional.promptsplit.energy import joint_diversity, prompt_split_energy
 from genmonitor.functional.promptsplit.split import PromptSplitModes, prompt_split, rank_prompts

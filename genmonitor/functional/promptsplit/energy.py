@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disagreement of two models over prompts as one number, to steer a sampler by, and its permutation test."""
+"""The disagreement of two models over prompts as one number that can guide a sampler, and its permutation test."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ def prompt_split_energy(
 ) -> Tensor:
     """Squared Frobenius norm of the difference of joint covariances, the sum of all squared eigenvalues.
 
-    ‖Λ‖² = mean k(i, i')² - 2 eta mean k(i, j)² + eta² mean k(j, j')² over test pairs i and reference pairs j, k the
-    product of both kernels. Differentiable in all four inputs. Gram matrices are computed, and computed again for the
-    gradient, a block of rows at a time.
+    ‖Λ‖² = mean k(i, i')² - 2 eta mean k(i, j)² + eta² mean k(j, j')² over test pairs i and reference pairs j, where k
+    is the product of both kernels. Differentiable in all four inputs. Gram matrices are computed a block of rows at a
+    time, and again for the gradient.
 
     Args:
         outputs: Outputs of the test side [N, D], N at least 2.
-        prompts: Embedded, row i belonging to output i [N, E].
-        reference_outputs: [N', D], N' at least 2.
-        reference_prompts: [N', E].
-        output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`; in a loop, give one.
-        prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
+        prompts: Embedded prompts [N, E], row i of output i.
+        reference_outputs: Outputs of the reference side [N', D], N' at least 2.
+        reference_prompts: Embedded prompts of the reference side [N', E].
+        output_kernel: Kernel of outputs; None for a Gaussian. A gamma that is not given comes from `reference_outputs`;
+            in a loop, give one.
+        prompt_kernel: Kernel of prompts; None for a Gaussian. A gamma that is not given comes from `reference_prompts`.
         eta: Weight of the reference side, positive.
 
     Returns:
-        A float64 scalar, never negative but for rounding; 0 for the same sets at eta = 1.
+        A float64 scalar, non-negative up to rounding; 0 for equal sets at eta = 1.
 
     Raises:
         TypeError: If an input is not a tensor of real numbers.
@@ -77,16 +78,17 @@ def prompt_split_energy(
 def joint_diversity(
     outputs: Tensor, prompts: Tensor, *, output_kernel: Kernel | None = None, prompt_kernel: Kernel | None = None
 ) -> Tensor:
-    """Mean squared joint kernel, mean k(i, i')², of outputs and prompts: one over the number of distinct pairs (RKE).
+    """Mean squared joint kernel, mean k(i, i')², of outputs and prompts: the inverse number of distinct pairs (RKE).
 
-    Small where outputs are diverse: minimize it together with `prompt_split_energy` to keep a steered sampler from
-    giving the same output again and again. Differentiable in both inputs.
+    It is small if outputs are diverse. Minimize it together with `prompt_split_energy` to keep a guided sampler from
+    repeating the same output. Differentiable in both inputs.
 
     Args:
-        outputs: [N, D], N at least 2.
-        prompts: Embedded, row i belonging to output i [N, E].
-        output_kernel: None for a Gaussian. An open gamma is resolved from `outputs`; in a loop, give one.
-        prompt_kernel: None for a Gaussian. An open gamma is resolved from `prompts`.
+        outputs: Outputs [N, D], N at least 2.
+        prompts: Embedded prompts [N, E], row i of output i.
+        output_kernel: Kernel of outputs; None for a Gaussian. A gamma that is not given comes from `outputs`; in a
+            loop, give one.
+        prompt_kernel: Kernel of prompts; None for a Gaussian. A gamma that is not given comes from `prompts`.
 
     Returns:
         A float64 scalar from 1/N (all pairs orthogonal) to 1 (all alike).
@@ -113,7 +115,7 @@ def joint_diversity(
 
 
 def _mean_square(kernel: PairKernel, a: Tensor, b: Tensor) -> Tensor:
-    """Average the squared kernel over all pairs of rows; of one set with itself only the upper triangle is computed."""
+    """Average the squared kernel over all pairs of rows; for one set only the upper triangle is computed."""
     from torch.utils.checkpoint import checkpoint  # older versions of torch load sympy for it
 
     same = a is b
@@ -132,19 +134,19 @@ def _mean_square(kernel: PairKernel, a: Tensor, b: Tensor) -> Tensor:
 
 
 def permuted_sides(prompts: Sequence[Hashable], reference_prompts: Sequence[Hashable], count: int, seed: int) -> Tensor:
-    """Draw which side each sample is on, as if both were one model's.
+    """Draw a random side for each sample, as if both sides came from one model.
 
-    Sides are exchanged among the samples of a prompt, so that each side keeps its prompts. Where some prompt is on one
+    Sides are exchanged among the samples of a prompt, so that each side keeps its prompts. If some prompt is on one
     side alone, they are exchanged among all pairs of output and prompt.
 
     Args:
-        prompts: The prompt of each of N test samples.
+        prompts: Prompt of each of N test samples.
         reference_prompts: Prompt of each of N' reference samples.
-        count: Number of draws S.
+        count: Number S of draws.
         seed: Seed of the draws.
 
     Returns:
-        bool [S, N + N'] on the CPU, true for the test side, the test samples first.
+        Sides, bool [S, N + N'] on the CPU, true for the test side, the test samples first.
 
     Example:
         >>> permuted_sides("aab", "abb", 2, seed=0).sum(1)
@@ -173,28 +175,28 @@ def disagreement_p_values(
     num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> tuple[float, dict[Hashable, float]]:
-    """p-values of the hypothesis that both sides answer their prompts alike, by `permuted_sides`: of all, and of each.
+    """P-values that both sides answer their prompts alike, for all prompts and for each, by `permuted_sides`.
 
-    The statistic of all prompts is the largest of several squared distances in standard deviations over the
-    permutations: of the means of the joint features, of their covariances, which is PromptSplit's ‖Λ‖² with eta = 1
-    (`prompt_split_energy`), and of the means by wider kernels, where the kernel is one of distances. The statistic of a
-    prompt is the squared MMD of its samples of both sides. Prompts share one level: a prompt's p-value is the part of
-    the permutations in which the largest of all prompts is as large. Of more than 10,000 samples as many are tested,
-    chosen at random.
+    The statistic of all prompts is the largest of several squared distances, each in standard deviations over the
+    permutations. These are the distance of the means of the joint features, and that of their covariances,
+    PromptSplit's ‖Λ‖² with eta = 1 (`prompt_split_energy`). For a kernel of distances there are also the distances of
+    the means by wider kernels. The statistic of a prompt is the squared MMD of its samples of both sides. Prompts share
+    one level: a prompt's p-value is the share of the permutations in which the largest statistic of all prompts is as
+    large. At most 10,000 samples are tested, chosen at random.
 
     Args:
         test: Outputs [N, D] and embedded prompts [N, E], N at least 2.
         reference: Outputs [N', D] and embedded prompts [N', E], N' at least 2.
-        prompts: The prompt of each test sample.
+        prompts: Prompt of each test sample.
         reference_prompts: Prompt of each reference sample.
         output_kernel: Same as in `prompt_split`.
         prompt_kernel: Same as in `prompt_split`.
-        num_permutations: B.
+        num_permutations: Number B of permutations.
         seed: Seed of the permutations, and of the choice of samples.
 
     Returns:
-        A multiple of 1 / (B + 1), up to 1, and such a p-value by prompt: 1 for a prompt with one sample a side. There
-        is none of any prompt where some prompt is on one side alone, whose samples cannot be exchanged.
+        A multiple of 1 / (B + 1), up to 1, and such a p-value by prompt, which is 1 for a prompt with one sample a
+        side. P-values by prompt are empty if some prompt is on one side alone, whose samples cannot be exchanged.
 
     Example:
         >>> prompts, names = torch.eye(3).repeat(8, 1), [0, 1, 2] * 8
@@ -247,6 +249,6 @@ def _distances(kernel: PairKernel, rows: Tensor, splits: Tensor) -> Tensor:
 
 
 def _side_weights(splits: Tensor) -> Tensor:
-    """Return 1/N for the test side of each split [N + N', S], -1/N' for the other, float64."""
+    """Return 1/N for the test side and -1/N' for the other side of each split [N + N', S], float64."""
     n = splits[:, 0].sum()
     return torch.where(splits, 1 / n, -1 / (len(splits) - n)).double()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The difference of two joint covariances in its forms: by the Gram matrix, or by covariances of features.
+"""The difference of two joint covariances in two forms: by the Gram matrix, or by covariances of features.
 
-Λ = (1/N) Σ φ φᵀ over the test rows less (eta/N') Σ φ φᵀ over the reference rows. Rows are those of a `PairKernel`, the
+Λ = (1/N) Σ φ φᵀ over the test rows minus (eta/N') Σ φ φᵀ over the reference rows. Rows are those of a `PairKernel`, the
 test side first.
 """
 
@@ -41,16 +41,16 @@ MAX_BLOCKS = 32
 
 @dataclass(frozen=True, eq=False)
 class JointSpectrum:
-    """A form of the difference: a space of directions, and what samples score on them.
+    """A form of the difference: a space of directions, and the scores of samples on them.
 
     Attributes:
-        space: Whose Ritz pairs are eigenpairs of the difference.
-        pooled: The operator `outer` of the space with the reference side added instead of taken away.
-        total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum.
-        scores: From vectors over the space's basis [b, k] to the scores of all rows at hand [N + N', k]; of no rows
-            where none were kept.
-        score_rows: From other rows [n, D + E] and directions [S, k] to scores [n, k].
-        means: Mean features of both sides [2, S], where no rows were kept.
+        space: Space whose Ritz pairs are eigenpairs of the difference.
+        pooled: Operator `outer` of the space with the reference side added instead of subtracted.
+        total: Σ λ log(S / λ) over the positive eigenvalues λ with sum S.
+        scores: Function from vectors over the space's basis [b, k] to the scores of all rows [N + N', k]; without rows
+            if none are kept.
+        score_rows: Function from other rows [n, D + E] and directions [S, k] to scores [n, k].
+        means: Mean features of both sides [2, S], if no rows are kept.
     """
 
     space: Space
@@ -61,15 +61,15 @@ class JointSpectrum:
     means: Tensor | None = None
 
     def most_shared(self, coefficients: Tensor) -> Tensor:
-        """Return the direction in a subspace that the samples of both sides together have most of.
+        """Return the direction of a subspace with the largest share of the samples of both sides together.
 
-        A few steps of subspace iteration: for showing, not to many digits.
+        It comes from a few steps of subspace iteration, accurate enough for display.
 
         Args:
-            coefficients: A basis of the subspace over the space's basis [b, k].
+            coefficients: Basis of the subspace over the space's basis [b, k].
 
         Returns:
-            Its unit vector over the space's basis [b, 1].
+            Unit vector over the space's basis [b, 1].
         """
         images = self.space.images @ coefficients
 
@@ -90,13 +90,13 @@ def joint_rows(
     output_kernel: Kernel | None,
     prompt_kernel: Kernel | None,
 ) -> tuple[PairKernel, Tensor, Tensor]:
-    """Check outputs and prompts of both sides; return their joint kernel, and the rows of either side for it.
+    """Check outputs and prompts of both sides; return their joint kernel, and the rows of each side for it.
 
     Args:
         test: Outputs [N, D] and prompts [N, E], N at least 2.
-        reference: Outputs [N', D] and prompts [N', E], N' at least 2: open gammas are theirs.
-        output_kernel: None for a Gaussian.
-        prompt_kernel: None for a Gaussian.
+        reference: Outputs [N', D] and prompts [N', E], N' at least 2, from which gammas are resolved.
+        output_kernel: Kernel of outputs; None for a Gaussian.
+        prompt_kernel: Kernel of prompts; None for a Gaussian.
     """
     x, t = check_pairs("outputs", test[0], "prompts", test[1])
     y, u = check_pairs("reference_outputs", reference[0], "reference_prompts", reference[1], (x.shape[1], t.shape[1]))
@@ -108,14 +108,14 @@ def joint_rows(
 
 
 def by_gram(rows: Tensor, n: int, eta: float, kernel: PairKernel, count: int) -> JointSpectrum:
-    """Use the Gram matrix of all rows, the kernel trick: directions are weights of the rows.
+    """Use the Gram matrix of all rows (kernel trick), where directions are weights of the rows.
 
     Args:
-        rows: [N + N', D + E].
-        n: N.
+        rows: Rows [N + N', D + E].
+        n: Number N of rows of the test side.
         eta: Weight of the reference side.
         kernel: Kernel of the rows.
-        count: Eigenpairs of either sign that will be wanted.
+        count: Number of eigenpairs of either sign that will be requested.
     """
     weights = side_weights(len(rows), n, eta, rows)
     distinct, index = distinct_rows(rows)
@@ -147,11 +147,11 @@ def by_gram(rows: Tensor, n: int, eta: float, kernel: PairKernel, count: int) ->
 
 
 def gram_total(rows: Tensor, n: int, eta: float, kernel: PairKernel) -> Tensor:
-    """Return the total from all eigenvalues, of no more than `TOTAL_SAMPLES` rows, the same part of either side.
+    """Return the total from all eigenvalues of at most `TOTAL_SAMPLES` rows, the same part of each side.
 
     Args:
-        rows: [N + N', D + E].
-        n: N.
+        rows: Rows [N + N', D + E].
+        n: Number N of rows of the test side.
         eta: Weight of the reference side.
         kernel: Kernel of the rows.
     """
@@ -168,10 +168,10 @@ def gram_total(rows: Tensor, n: int, eta: float, kernel: PairKernel) -> Tensor:
 
 
 def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows without copies, and which of them each row is.
+    """Return the rows without duplicates, and the index of each row among them.
 
-    Equal rows are one with their weights added: with two of them the Gram matrix is singular, and rounding makes of a
-    sum of weights that is zero a pair of eigenvalues as large as its square root.
+    Equal rows become one row with the sum of their weights. With two equal rows the Gram matrix is singular, and
+    rounding turns a zero sum of weights into a pair of eigenvalues as large as its square root.
     """
     distinct, index = torch.unique(rows, dim=0, return_inverse=True)
     if len(distinct) == len(rows):
@@ -193,16 +193,16 @@ def by_covariances(
     means: Tensor | None = None,
     rows: Tensor | None = None,
 ) -> JointSpectrum:
-    """Use the covariances of both sides' features: directions are vectors of features.
+    """Use the covariances of both sides' features, where directions are vectors of features.
 
     Args:
-        test: (1/N) Σ φ φᵀ [R, R], float64.
-        reference: The same of the other side.
+        test: Covariance (1/N) Σ φ φᵀ [R, R] of the test side, float64.
+        reference: Covariance of the reference side.
         eta: Weight of the reference side.
-        features: The map, to R values.
-        count: Eigenpairs of either sign that will be wanted.
-        means: Mean features of both sides [2, R], float64, where no rows were kept.
-        rows: [N + N', D + E], where they were.
+        features: Feature map, to R values.
+        count: Number of eigenpairs of either sign that will be requested.
+        means: Mean features of both sides [2, R], float64, if no rows are kept.
+        rows: Rows [N + N', D + E], if they are kept.
     """
     size, difference = len(test), test - eta * reference
 
@@ -227,12 +227,12 @@ def by_covariances(
 
 
 def total_of(eigenvalues: Tensor) -> Tensor:
-    """Return Σ λ log(S / λ) over the positive eigenvalues, S their sum."""
+    """Return Σ λ log(S / λ) over the positive eigenvalues with sum S."""
     return unnormalized_entropy(eigenvalues.clamp_min(0))
 
 
 def takes_whole(size: int, count: int) -> bool:
-    """Return True if a number of eigenpairs of either sign of a matrix are found fastest together with all others."""
+    """Return True if computing all eigenpairs is the fastest way to some number of them of either sign."""
     return size <= max(DENSE_LIMIT, min(16 * count, 4 * DENSE_LIMIT))
 
 
@@ -244,13 +244,13 @@ def side_weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
 
 
 def random_signs(size: int, count: int, like: Tensor) -> Tensor:
-    """Draw signs that a Krylov space starts with, always the same: a column more for each eigenpair that is wanted."""
+    """Draw the signs that a Krylov space starts with, always the same, one column more for each requested eigenpair."""
     generator = torch.Generator().manual_seed(0)
     columns = max(COLUMNS, count + COLUMNS // 3)
     return 2 * torch.randint(2, (size, columns), generator=generator).to(like.device, torch.float64) - 1
 
 
 def in_chunks(rows: Tensor, function: Callable[[Tensor], Tensor], columns: int) -> Tensor:
-    """Apply a function to a few rows at a time within the memory budget; it returns that number of columns."""
+    """Apply a function to a few rows at a time within the memory budget; `columns` is its number of columns."""
     spans = row_blocks(len(rows), 4 * rows.element_size(), columns=columns)
     return torch.cat([function(rows[a:b]) for a, b in spans])

@@ -24,21 +24,22 @@ FEATURE_BUDGET = 2**32
 
 @dataclass(frozen=True, eq=False)
 class PromptSplitModes:
-    """The directions in which the joint features of two sets of outputs and prompts differ most, M of either sign.
+    """Directions in which the joint features of two sets of outputs and prompts differ most, M of either sign.
 
     A positive eigenvalue is a mode that the test side has and the reference lacks; a negative one is the reverse.
 
     Attributes:
-        eigenvalues: [2M], float64, falling: the M largest positive ones, then the M lowest negative ones; zeros take
-            the place of those that a side does not have.
-        residuals: [2M], float64: how far each may be from an eigenvalue at most.
-        scores: [N, 2M], float64: of every test sample on each mode, signed so that their mean over the side that has
-            the mode is positive. No rows where samples were not kept.
-        reference_scores: [N', 2M]: the same of the reference samples.
-        total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum: how much the test side has that is new.
-        similar: One mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
-            samples share most. None for that mode itself.
-        score: Computes the scores [N, 2M] of other outputs [N, D] and prompts [N, E], None where there are none.
+        eigenvalues: Eigenvalues [2M], float64, in falling order: the M largest positive ones, then the M lowest
+            negative ones. Missing ones are 0.
+        residuals: Largest possible errors of the eigenvalues [2M], float64.
+        scores: Scores of the test samples on each mode [N, 2M], float64, signed so that their mean over the side that
+            has the mode is positive. Without rows if samples are not kept.
+        reference_scores: Scores of the reference samples [N', 2M].
+        total: Σ λ log(S / λ) over the positive eigenvalues λ with sum S: the amount of novelty of the test side.
+        similar: One mode near zero for contrast: the direction with the largest share of both sides among those in
+            which they hardly differ. None for that mode itself.
+        score: Function that returns the scores [N, 2M] of other outputs [N, D] and prompts [N, E], or None for no
+            prompts.
         eta: Weight of the reference side.
     """
 
@@ -52,17 +53,17 @@ class PromptSplitModes:
     eta: float
 
     def parts(self, prompts: Sequence[Hashable], reference_prompts: Sequence[Hashable]) -> dict[Hashable, Tensor]:
-        """Split every eigenvalue into what each prompt contributes: λ = Σ s² / N - eta Σ s'² / N', s the scores.
+        """Split every eigenvalue into contributions of the prompts: λ = Σ s² / N - eta Σ s'² / N' with scores s.
 
         Args:
-            prompts: The prompt of each test sample, N names.
-            reference_prompts: The prompt of each reference sample, N' names.
+            prompts: Prompt of each test sample, N names.
+            reference_prompts: Prompt of each reference sample, N' names.
 
         Returns:
-            Prompt to its part of each eigenvalue [2M]; the parts sum to the eigenvalues.
+            Part of each eigenvalue [2M], by prompt; the parts sum to the eigenvalues.
 
         Raises:
-            ValueError: If the prompts are not as many as the samples.
+            ValueError: If there is not one prompt per sample.
         """
         out: dict[Hashable, Tensor] = {}
         sides = ((self.scores, prompts, 1.0), (self.reference_scores, reference_prompts, -self.eta))
@@ -86,43 +87,45 @@ def prompt_split(
     num_features: int | None = None,
     seed: int = 0,
 ) -> PromptSplitModes:
-    """Find what two models answer differently, and to which prompts: outer eigenpairs of a difference of covariances.
+    """Find the prompts that two models answer differently: outer eigenpairs of a difference of covariances.
 
-    Λ = (1/N) Σ φ φᵀ over the test samples minus (eta/N') Σ φ φᵀ over the reference samples. φ are the joint features
-    of an output and its prompt: their kernel is the product of both kernels.
+    Λ = (1/N) Σ φ φᵀ over the test samples minus (eta/N') Σ φ φᵀ over the reference samples. The joint features φ of an
+    output and its prompt have the product of both kernels as their kernel.
 
-    Without prompts it is KEN: the modes of outputs that are more than eta times as common as among the reference's.
+    Without prompts it is KEN: the modes of outputs that are more than eta times as common as in the reference.
 
-    Up to 1024 samples, both sides together and equal ones counted once, all eigenpairs are computed; up to 4096 if a
-    sixteenth of them or more are wanted as modes. Beyond that the eigenpairs are those of a block Krylov space, each
-    with its residual. There the Gram matrix is computed in the samples' precision. The part of its upper triangle that
-    does not fit in a third of the memory is recomputed in every step: a third of 24 GiB holds 65,000 samples.
+    For up to 1024 samples of both sides together, with equal ones counted once, all eigenpairs are computed. The limit
+    is 4096 if a sixteenth of them or more are requested as modes. Beyond it the eigenpairs are those of a block Krylov
+    space, each with its residual. The Gram matrix is then computed in the precision of the samples. The part of its
+    upper triangle that does not fit in a third of the memory is recomputed in every step; a third of 24 GiB holds
+    65,000 samples.
 
-    `total` takes all eigenvalues, whose cost grows with the cube of the samples. Of more than 2048 samples, both sides
-    together, it is the total of 2048 chosen at random, always the same ones. With random features it is that of all
-    samples.
+    `total` needs all eigenvalues, whose cost grows with the cube of the number of samples. For more than 2048 samples
+    of both sides together, it is the total of 2048 chosen at random, always the same ones. With random features it is
+    that of all samples.
 
     Args:
         outputs: Outputs of the test side [N, D], N at least 2; several may share a prompt.
-        prompts: Embedded, row i belonging to output i [N, E]; None, on both sides, for outputs without prompts.
-        reference_outputs: [N', D], N' at least 2; N' need not be N.
-        reference_prompts: [N', E].
-        output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`.
-        prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
+        prompts: Embedded prompts [N, E], row i of output i; None, on both sides, for outputs without prompts.
+        reference_outputs: Outputs of the reference side [N', D], N' at least 2; N' need not be N.
+        reference_prompts: Embedded prompts of the reference side [N', E].
+        output_kernel: Kernel of outputs; None for a Gaussian. A gamma that is not given comes from `reference_outputs`.
+        prompt_kernel: Kernel of prompts; None for a Gaussian. A gamma that is not given comes from `reference_prompts`.
         eta: Weight of the reference side, positive.
-        num_modes: M, how many modes of the test side and how many of the reference.
-        num_features: R for random features of Gaussian or Laplacian kernels, two for each of R frequencies, or of two
-            cosine kernels: the cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R)
-            (Theorem 1). Up to twice as many samples as features, exact kernels cost less and are taken.
+        num_modes: Number M of modes of each side.
+        num_features: Number R of random features, so that the cost is linear in the number of samples; None for exact
+            kernels. Gaussian and Laplacian kernels have two features for each of R frequencies. The error of
+            eigenvalues is about sqrt((8 + 8 eta²) / R) (Theorem 1). With up to twice as many samples as features, exact
+            kernels cost less and are used.
         seed: Seed of the random features.
 
     Returns:
-        The modes.
+        The modes of both sides.
 
     Raises:
         TypeError: If an input is not a tensor of real numbers.
-        ValueError: If lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, an argument
-            is out of its range, or the random features would not fit in memory.
+        ValueError: If lengths or dimensions differ, values are not finite, or a side has fewer than 2 samples. Also if
+            an argument is out of its range, or the random features would not fit in memory.
 
     References:
         Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
@@ -159,7 +162,7 @@ def prompt_split(
 
 
 def constant_prompts(name: str, outputs: Tensor, kernel: Kernel | None) -> tuple[Tensor, Kernel]:
-    """Return one prompt for all outputs [N, 1], and the kernel on it, 1 whatever its gamma."""
+    """Return one prompt for all outputs [N, 1], and a kernel on it, which is 1 for any gamma."""
     kernel = kernel or GaussianKernel()
     is_open = kernel.takes_gamma and kernel.gamma is None
     return torch.ones(len(check_vectors(name, outputs)), 1), replace(kernel, gamma=1.0) if is_open else kernel
@@ -168,14 +171,14 @@ def constant_prompts(name: str, outputs: Tensor, kernel: Kernel | None) -> tuple
 def split_modes(
     spectrum: JointSpectrum, n: int, eta: float, num_modes: int, to_rows: Callable[[Tensor, Tensor], Tensor]
 ) -> PromptSplitModes:
-    """Read the modes off a spectrum.
+    """Return the modes of a spectrum.
 
     Args:
-        spectrum: The difference of two covariances, in any form.
-        n: N, how many of the rows belong to the test side; 0 where samples were not kept.
+        spectrum: Difference of two covariances, in any form.
+        n: Number N of rows of the test side; 0 if samples are not kept.
         eta: Weight of the reference side.
-        num_modes: M.
-        to_rows: Turns outputs and prompts into what `spectrum.score_rows` takes.
+        num_modes: Number M of modes.
+        to_rows: Function from outputs and prompts to rows for `spectrum.score_rows`.
     """
     values, coefficients = spectrum.space.values, spectrum.space.coefficients
     # a direction counts as shared by both sides up to this fraction of the largest eigenvalue
@@ -212,14 +215,14 @@ def rank_prompts(scores: Tensor, prompts: Sequence[Hashable]) -> list[tuple[Hash
 
     Args:
         scores: Scores of N samples on the mode [N]: test scores for a positive eigenvalue, reference scores for a
-            negative.
-        prompts: The prompt of each sample, N names.
+            negative one.
+        prompts: Prompt of each sample, N names.
 
     Returns:
         Prompts and mean scores, highest first.
 
     Raises:
-        ValueError: If the prompts are not as many as the scores.
+        ValueError: If there is not one prompt per score.
 
     Example:
         >>> rank_prompts(torch.tensor([0.1, 0.5, 0.7]), ["a cat", "a dog", "a dog"])[0]
@@ -250,7 +253,7 @@ def _by_prompt(values: Tensor, prompts: Sequence[Hashable]) -> tuple[list[Hashab
 def check_prompt_split_arguments(
     output_kernel: Kernel | None, prompt_kernel: Kernel | None, eta: float, num_modes: int, num_features: int | None
 ) -> None:
-    """Refuse arguments of PromptSplit that no samples could make right."""
+    """Refuse arguments of PromptSplit that are invalid for any samples."""
     check_pair_kernels(output_kernel, prompt_kernel, num_features)
     check_positive("eta", eta)
     check_at_least("num_modes", num_modes, 1)

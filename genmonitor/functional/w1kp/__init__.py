@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W1KP: how alike the outputs of one prompt are, on a scale calibrated for their embedding and read by people."""
+"""W1KP: similarity of the outputs of one prompt, on a scale calibrated for their embedding and human judgment."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calibration that W1KP needs: the distribution of distances between outputs of a prompt in an embedding."""
+"""Calibration for W1KP: the distribution of distances between outputs of a prompt in an embedding."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class W1KPCalibration:
     """A piecewise linear distribution function F of squared distances d in one embedding; F(d) is uniform on [0, 1].
 
     Attributes:
-        distances: Knots [K], float64, rising.
+        distances: Knots [K], float64, in rising order.
         heights: F at the knots [K], float64, rising within [0, 1].
-        dim: Values of the embedding.
+        dim: Number of values of the embedding.
 
     Example:
         >>> calibration = calibrate(torch.tensor([[0.0], [1.0], [2.0]]))
@@ -51,8 +51,8 @@ class W1KPCalibration:
         """Make a calibration from knots and heights, after checking them.
 
         Args:
-            distances: [K], rising, K at least 2.
-            heights: [K], rising within [0, 1].
+            distances: Knots [K] in rising order, K at least 2.
+            heights: F at the knots [K], rising within [0, 1].
             dim: Number of values of the embedding.
 
         Raises:
@@ -69,12 +69,12 @@ class W1KPCalibration:
         """Load a calibration that `save` wrote, or a file of two arrays saved by torch, as the authors publish it.
 
         Args:
-            path: The file; nothing in it is executed.
-            dim: Number of values of the embedding, for a file of two arrays, which does not say it.
+            path: File; nothing in it is executed.
+            dim: Number of values of the embedding, for a file of two arrays, which does not contain it.
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If the file holds something else, or neither it nor `dim` says how many values.
+            ValueError: If the file holds something else, or neither the file nor `dim` gives the number of values.
         """
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file of a calibration, but there is none at {path!s}.")
@@ -110,16 +110,16 @@ class W1KPCalibration:
             )
 
     def __call__(self, distances: Tensor) -> Tensor:
-        """Return F of squared distances of any shape, float64, as numpy.interp would; rounding does not miss a knot."""
+        """Return F of squared distances of any shape, float64, like numpy.interp but exact at the knots."""
         return _interpolate(distances.double() * (1 + 2 * rounding(self.dim)), self.distances, self.heights)
 
     def inverse(self, heights: Tensor) -> Tensor:
-        """Return the squared distances at which F has these heights: the raw distance of a level of similarity.
+        """Return the squared distances at which F has these heights, the raw distances of levels of similarity.
 
-        Two outputs of similarity s are `inverse(1 - s)` apart. Beyond what F reaches it is the largest knot.
+        Two outputs of similarity s are `inverse(1 - s)` apart. Above the largest height it is the largest knot.
 
         Args:
-            heights: F, in [0, 1], of any shape.
+            heights: Values of F in [0, 1], of any shape.
 
         Returns:
             Squared distances of the same shape, float64.
@@ -146,12 +146,12 @@ class W1KPCalibration:
 def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalibration:
     """Fit a calibration to the squared distances between outputs of the same prompt.
 
-    The knots are 0, the sorted distances, and four times the largest squared norm, the upper bound on the squared
-    distance of two such vectors; knot i of N has height i / N.
+    The knots are 0, the sorted distances, and four times the largest squared norm, which bounds the squared distance of
+    two such vectors. Knot i of N has height i / N.
 
     Args:
         features: Embedded outputs of many prompts [N, D].
-        prompt_index: Which prompt each belongs to, whole numbers [N]; None for one.
+        prompt_index: Index of the prompt of each output, integers [N]; None for a single prompt.
 
     Raises:
         TypeError: If an input is not a tensor of numbers of the right kind.
@@ -207,16 +207,16 @@ def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _numpy_globals() -> list[Any]:
-    """List what rebuilding a saved numpy array needs; none of it runs code from the file."""
+    """List the functions that rebuild a saved NumPy array; none of them runs code from the file."""
     rebuild = np.zeros(0).__reduce__()[0]
     dtypes = {type(np.dtype(kind)) for kind in (np.float16, np.float32, np.float64, np.int32, np.int64)}
     return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *dtypes]
 
 
 def check_calibration(calibration: W1KPCalibration | None, k: int | None) -> W1KPCalibration:
-    """Refuse to go without a calibration, and subsets too small to hold a pair.
+    """Refuse a missing calibration, and subsets too small for a pair.
 
-    The calibration is known by its attributes, since its class is defined a layer above.
+    The calibration is recognized by its attributes, since its class is defined a layer above.
     """
     if calibration is None or not hasattr(calibration, "heights"):
         raise ValueError(

@@ -35,20 +35,20 @@ CUTOFFS = (0.2, 0.4, HIGH)
 
 @dataclass(frozen=True)
 class PromptVariability:
-    """The similarity of the outputs of one prompt.
+    """Similarity of the outputs of one prompt.
 
     Attributes:
-        prompt: Its name, or its index where no names were given.
-        outputs: Their number.
-        w1kp: Mean similarity of all pairs in [0, 1]: high is similar, low is diverse.
+        prompt: Name of the prompt, or its index if there are no names.
+        outputs: Number of outputs.
+        w1kp: Mean similarity of all pairs, in [0, 1].
         level: "none", "low", "medium" or "high" similarity.
-        reusability: How many outputs the prompt is good for, 1 to 50, where 50 means as many or more; see
-            `prompt_reusability`, which counts to the end.
-        closest_pair: The two most similar outputs, rows of the features that were given.
-        closest: Their similarity.
+        reusability: Number of outputs that the prompt is good for, from 1 to 50, where 50 means 50 or more. See
+            `prompt_reusability`, which has no limit.
+        closest_pair: Rows of the two most similar outputs in the given features.
+        closest: Similarity of the closest pair.
         w1kp_k: Expected similarity of the closest pair among k outputs; None without k, or with fewer outputs than k.
-        w1kp_k_error: Its standard error.
-        w1kp_error: Standard error of `w1kp` over draws of the outputs; None of fewer than three.
+        w1kp_k_error: Standard error of `w1kp_k`.
+        w1kp_error: Standard error of `w1kp` over draws of the outputs; None for fewer than three outputs.
     """
 
     prompt: str | int
@@ -73,18 +73,19 @@ def w1kp_score(
     """Mean similarity 1 - F(‖f_a - f_b‖²) of the outputs of each prompt, averaged over the prompts.
 
     F is the distribution of such distances in a calibration set. Every pair of outputs of a prompt counts once, so the
-    estimate is unbiased whatever the number of outputs.
+    estimate is unbiased for any number of outputs.
 
     Args:
         features: Embedded outputs [N, D].
-        prompt_index: Which prompt each belongs to, whole numbers [N]; None for one prompt.
-        calibration: F, from `calibrate` or `W1KPCalibration.load`.
-        k: Report the expected similarity of the closest pair among k outputs too, k at least 2.
+        prompt_index: Index of the prompt of each output, integers [N]; None for a single prompt.
+        calibration: Calibration F, from `calibrate` or `W1KPCalibration.load`.
+        k: Number of outputs, at least 2, to report the expected similarity of the closest pair among them too.
 
     Returns:
-        `w1kp` in [0, 1], high for similar outputs, low for diverse ones; `prompts`, the number with a score; `skipped`,
-        the number without one, having a single output. With k also `w1kp_k`, the mean over the prompts with at least k
-        outputs; `w1kp_k_error`, its standard error from drawing subsets; `skipped_k`, the number of prompts with fewer.
+        `w1kp` in [0, 1], high for similar outputs and low for diverse ones. `prompts` is the number of prompts with a
+        score, `skipped` the number with a single output and no score. With k, `w1kp_k` is the mean over the prompts
+        with at least k outputs, `w1kp_k_error` its standard error from drawing subsets, and `skipped_k` the number of
+        prompts with fewer outputs.
 
     Raises:
         TypeError: If an input is not a tensor of numbers of the right kind.
@@ -136,8 +137,8 @@ def w1kp_by_prompt(
         names: Names of the prompts, by index.
 
     Raises:
-        TypeError: As for `w1kp_score`.
-        ValueError: As for `w1kp_score`, or if a prompt has no name.
+        TypeError: As `w1kp_score` does.
+        ValueError: As `w1kp_score` does, or if a prompt has no name.
 
     Example:
         >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
@@ -171,19 +172,19 @@ def w1kp_by_prompt(
 def variability_p_value(
     features: Tensor, prompt_index: Tensor, calibration: W1KPCalibration, num_permutations: int = 99
 ) -> float:
-    """p-value of the hypothesis that all prompts vary alike: that they differ in their mean output at most.
+    """P-value that all prompts vary alike, that is, differ at most in their mean output.
 
-    What each output differs by from its prompt's mean is exchanged among the prompts; the statistic is the standard
+    Differences of outputs from the mean of their prompt are exchanged among the prompts. The statistic is the standard
     deviation of the prompts' W1KP. The level holds approximately, since means are estimated.
 
     Args:
         features: Same as in `w1kp_score`.
         prompt_index: Same as in `w1kp_score`; prompts of a single output are left out.
         calibration: Same as in `w1kp_score`.
-        num_permutations: B.
+        num_permutations: Number B of permutations.
 
     Returns:
-        A multiple of 1 / (B + 1), up to 1; 1 of a single prompt.
+        A multiple of 1 / (B + 1), up to 1; 1 for a single prompt.
     """
     x, index = check_outputs(features, prompt_index, calibration)
     _, index, counts = index.unique(return_inverse=True, return_counts=True)
@@ -203,15 +204,15 @@ def variability_p_value(
 
 
 def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
-    """Name a similarity as people would: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
+    """Return the level of a similarity: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
 
     Args:
-        value: A similarity.
-        cutoffs: Where low, medium and high begin, such as those fitted to judgments of an embedding of your own.
+        value: Similarity.
+        cutoffs: Lower limits of low, medium and high, such as those fitted to judgments of your own embedding.
 
     Raises:
-        TypeError: If the value is no number.
-        ValueError: If the cut-offs are not three numbers that never fall.
+        TypeError: If the value is not a number.
+        ValueError: If the cut-offs are not three numbers in rising order.
 
     Example:
         >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The closest pair to expect among k outputs of a prompt, and so how many outputs prompts are good for."""
+"""Expected closest pair among k outputs of a prompt, and the number of outputs that prompts are good for."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def expected_closest_pairs(
     Args:
         features: Embedded outputs of one prompt [N, D], N at least 2.
         calibration: Same as in `w1kp_score`.
-        k: The largest subset; None for N.
+        k: Size of the largest subset; None for N.
         generator: Generator of the random orders, on the CPU; None for one with seed 0.
 
     Returns:
         Values [k - 1] and their standard errors [k - 1], float64.
 
     Raises:
-        ValueError: As for `w1kp_score`, or if k exceeds N.
+        ValueError: As `w1kp_score` does, or if k exceeds N.
 
     Example:
         >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
@@ -65,7 +65,7 @@ def expected_closest_pairs(
 
 
 def prompt_reusability(features: Tensor, *, calibration: W1KPCalibration | None = None, cutoff: float = HIGH) -> int:
-    """Count the outputs one prompt is good for: the largest k of which no two are expected to be highly similar.
+    """Count the outputs that a prompt is good for: the largest k with no two highly similar outputs expected.
 
     Args:
         features: Embedded outputs of the prompt [N, D], N at least 2.
@@ -73,15 +73,14 @@ def prompt_reusability(features: Tensor, *, calibration: W1KPCalibration | None 
         cutoff: Lowest W1KP score that counts as high similarity.
 
     Returns:
-        k from 1 to N; N means that more outputs are needed to find the limit.
+        Number k from 1 to N; N means that more outputs are needed to find the limit.
 
     Raises:
-        ValueError: As for `w1kp_score`.
+        ValueError: As `w1kp_score` does.
 
     References:
         Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
-            Text-to-Image Generation", arXiv 2406.08482, which finds about 50 for Imagen, 200 and more for SDXL and
-            DALL-E 3.
+            Text-to-Image Generation", arXiv 2406.08482 (about 50 for Imagen, 200 and more for SDXL and DALL-E 3).
 
     Example:
         >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
@@ -112,7 +111,7 @@ def closest_pairs(similarity: Tensor, generator: torch.Generator | None, k: int 
 
 
 def closest_pair(similarity: Tensor) -> tuple[int, int]:
-    """Return the two most similar outputs, of their similarities [n, n]; the first of several such pairs."""
+    """Return the two most similar outputs from their similarities [n, n]; the first of several such pairs."""
     n = len(similarity)
     rows, columns = torch.triu_indices(n, n, offset=1, device=similarity.device)
     best = similarity[rows, columns].argmax()
@@ -120,13 +119,13 @@ def closest_pair(similarity: Tensor) -> tuple[int, int]:
 
 
 def pair_mean(similarity: Tensor) -> Tensor:
-    """Return the mean similarity of all pairs of outputs, of their similarities [n, n]."""
+    """Return the mean similarity of all pairs of outputs from their similarities [n, n]."""
     n = len(similarity)
     return (similarity.sum() - similarity.trace()) / (n * (n - 1))
 
 
 def pair_mean_error(similarity: Tensor) -> float | None:
-    """Return the jackknife's standard error of `pair_mean`: over draws of the outputs; None of fewer than three."""
+    """Return the jackknife standard error of `pair_mean` over draws of the outputs; None for fewer than three."""
     n, of_each = len(similarity), similarity.sum(1) - similarity.diagonal()
     if n < 3:
         return None
@@ -135,20 +134,20 @@ def pair_mean_error(similarity: Tensor) -> float | None:
 
 
 def reusability(values: Tensor, cutoff: float) -> int:
-    """Return the largest k from 1 on whose value, of those for 2, 3, …, is below the cut-off."""
+    """Return the largest k, at least 1, whose value among those for 2, 3, … is below the cut-off."""
     return 1 + int((values < cutoff).sum())
 
 
 @dataclass(frozen=True)
 class ReusabilityCurve:
-    """The expected similarity of the closest pair among k outputs of a prompt, over many prompts.
+    """Expected similarity of the closest pair among k outputs of a prompt, over many prompts.
 
     Attributes:
-        mean: Over the prompts, for k = 2, 3, …
-        low: Lower end of the mean's 95 % band, for each k.
-        high: Upper end.
-        prompts: How many prompts it is the mean of.
-        skipped: How many have fewer outputs than the largest k, and are left out.
+        mean: Mean over the prompts, for k = 2, 3, …
+        low: Lower end of the 95 % band of the mean, for each k.
+        high: Upper end of the band.
+        prompts: Number of prompts in the mean.
+        skipped: Number of prompts left out, which have fewer outputs than the largest k.
         cutoff: Lowest W1KP score that counts as high similarity.
     """
 
@@ -161,17 +160,17 @@ class ReusabilityCurve:
 
     @property
     def largest_k(self) -> int:
-        """The largest number of outputs that the curve goes to."""
+        """Largest number of outputs of the curve."""
         return len(self.mean) + 1
 
     @property
     def reusability(self) -> int:
-        """The largest k whose mean is below the cut-off, from 1; `largest_k` means that or more."""
+        """Largest k, at least 1, whose mean is below the cut-off; `largest_k` means that or more."""
         return self._crossing(self.mean)
 
     @property
     def interval(self) -> tuple[int, int]:
-        """The same of the band's upper and of its lower end: the reusability's 95 % interval."""
+        """The reusability of the upper and lower end of the band, its 95 % interval."""
         return self._crossing(self.high), self._crossing(self.low)
 
     def _crossing(self, curve: tuple[float, ...]) -> int:
@@ -188,20 +187,20 @@ def reusability_curve(
 ) -> ReusabilityCurve:
     """Average the expected similarity of the closest pair among 2, 3, …, k outputs over prompts, with a 95 % band.
 
-    The band is Student's, of the mean over prompts, cut to [0, 1]. Where the curve rises to the cut-off, new outputs
-    begin to repeat earlier ones: so many outputs a prompt is good for.
+    The band is Student's t interval of the mean over prompts, cut to [0, 1]. Where the curve reaches the cut-off, new
+    outputs begin to repeat earlier ones: this is the number of outputs that a prompt is good for.
 
     Args:
         features: Embedded outputs [N, D].
-        prompt_index: Which prompt each belongs to, whole numbers [N].
+        prompt_index: Index of the prompt of each output, integers [N].
         calibration: Same as in `w1kp_score`.
-        k: The largest number of outputs, at least 2; prompts with fewer are left out. None for the number that the
-            prompt with the fewest has, of those with two or more.
+        k: Largest number of outputs, at least 2; prompts with fewer are left out. None for the smallest number of
+            outputs among prompts with two or more.
         cutoff: Lowest W1KP score that counts as high similarity.
 
     Raises:
         TypeError: As for `w1kp_score`.
-        ValueError: As for `w1kp_score`, or if fewer than 2 prompts have k outputs.
+        ValueError: As `w1kp_score` does, or if fewer than 2 prompts have k outputs.
 
     References:
         Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
@@ -229,7 +228,7 @@ def reusability_curve(
 
 
 def mean_curve(curves: Sequence[Tensor], skipped: int, cutoff: float) -> ReusabilityCurve:
-    """Return the mean of two or more prompts' curves [k - 1] as far as the shortest goes; see `reusability_curve`."""
+    """Return the mean of the curves [k - 1] of two or more prompts up to the shortest; see `reusability_curve`."""
     shortest = min(map(len, curves))
     values = torch.stack([curve[:shortest] for curve in curves]).cpu()
     mean, half = values.mean(0), _half_width(values)

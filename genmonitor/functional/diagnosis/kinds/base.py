@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kind of fault: a change of real images with a strength in units that a person knows, and its words for readers."""
+"""A kind of fault: a change of real images, with a strength in familiar units and words for readers."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ RANGE = (-1.0, 1.0)
 
 @runtime_checkable
 class FaultModel(Protocol):
-    """A fault as a change of real images: what `genmonitor.diagnose(fault_models=...)` takes.
+    """A fault as a change of real images, for `genmonitor.diagnose(fault_models=...)`.
 
     Attributes:
-        name: Such as "vignette".
+        name: Name, such as "vignette".
         unit: Unit of the strength, in words: "of the range", "px".
-        strengths: To try first, none of them 0; between and a little beyond them the strength is then fitted.
+        strengths: Strengths to try first, none of them 0. The strength is then fitted between and a little beyond them.
     """
 
     @property
     def name(self) -> str:
-        """What a finding calls it."""
+        """Name in findings."""
         ...
 
     @property
     def unit(self) -> str:
-        """Of the strength, in words."""
+        """Unit of the strength, in words."""
         ...
 
     @property
     def strengths(self) -> tuple[float, ...]:
-        """Those to try first."""
+        """Strengths to try first."""
         ...
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         """Return images with the fault.
 
         Args:
-            images: Real ones [N, C, H, W], scaled so that they fill [0, 1].
-            strength: One of `strengths`, or one between.
-            generator: For what is random, on the CPU.
+            images: Real images [N, C, H, W], scaled so that they fill [0, 1].
+            strength: One of `strengths`, or a value between.
+            generator: Random generator, on the CPU.
 
         Returns:
             New images of the same shape; only the area that is diagnosed is looked at.
@@ -59,27 +59,27 @@ Models = Sequence[FaultModel]
 
 
 class Kind:
-    """A kind of fault of the package. Adding one is a subclass, its place in `FAULT_MODELS`, and its picture.
+    """A kind of fault of the package. To add one, write a subclass, an entry in `FAULT_MODELS`, and a picture.
 
     Attributes:
         name: Name of the fault with a strength above 0.
         unit: Unit of the strength, in words.
-        strengths: To try first.
-        words: With {s} for the strength, {percent} for it in percent, {left} for the rest of 100 %, {unit}, {sign},
-            {channel} and {period}.
-        change: How the fault is put into real images, where its strength is s.
-        cause: The usual one, as its source has it; empty where none is known that a source bears out.
+        strengths: Strengths to try first.
+        words: Text with {s} for the strength, {percent} for the strength in percent, {left} for the rest of 100 %,
+            {unit}, {sign}, {channel} and {period}.
+        change: Formula that puts the fault into real images, where its strength is s.
+        cause: Usual cause according to the source; empty if no source supports one.
         source: Source of the cause.
-        remedy: What to try.
-        opposite: The kind with a strength below 0; None where strengths are positive.
-        opposite_unit: Its unit, where that is another.
-        whole: True if strengths are whole numbers.
-        of_pixels: True if it means something only where neighboring values are neighboring pixels.
+        remedy: Advice against the cause.
+        opposite: Kind with a strength below 0; None if strengths are positive.
+        opposite_unit: Unit of the opposite, if it differs.
+        whole: True if strengths are integers.
+        of_pixels: True if the kind needs neighboring values to be neighboring pixels.
         bounds: Bounds of the strength.
-        simplicity: The lowest is named of those that explain the same.
-        moves_mean: True if it shows in the mean of an area, wherever its edge is.
-        hides: True if another fault may show only beside it.
-        changes_images: False if single images are right.
+        simplicity: Rank; of kinds that explain the same, the lowest is named.
+        moves_mean: True if it shows in the mean of an area, even with an inexact edge.
+        hides: True if another fault may show only together with it.
+        changes_images: False if single images are correct.
         of_parts: True if only a part of an image can have it.
         of_all: True if only a whole image can have it.
     """
@@ -109,25 +109,25 @@ class Kind:
         return images
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Return the kind with what it takes from the images, such as a color's direction; None where they lack it.
+        """Return the kind with values measured from the images, such as a color's direction; None if not applicable.
 
         Args:
             fake: Generated images [N, C, H, W].
-            real: Real ones [M, C, H, W].
+            real: Real images [M, C, H, W].
             area: Boolean mask [H, W] of the pixels.
         """
         everywhere = bool(area.all())
         return None if (self.of_parts if everywhere else self.of_all) else self
 
     def named(self, strength: float) -> tuple[str, float, str]:
-        """Return name, strength and unit for a reader: those of the opposite kind where the strength is below 0."""
+        """Return name, strength and unit for a reader, of the opposite kind if the strength is below 0."""
         if strength >= 0 or self.opposite is None:
             return self.name, strength, self.unit
         return self.opposite.name, -strength, self.opposite_unit or self.unit
 
     @classmethod
     def said(cls, strength: float, unit: str) -> str:
-        """Say the kind with its strength in a few words."""
+        """Return a short text of the kind with its strength."""
         size = abs(strength)
         sizes = {"s": f"{size:.2g}", "percent": f"{100 * size:.0f}", "left": f"{100 * (1 - size):.0f}"}
         names = {"channel": unit.rpartition(" in ")[2], "period": unit.rpartition(", ")[2]}

@@ -22,7 +22,7 @@ BLOCK, BEYOND = 8, 4
 
 
 class Blurred(Kind):
-    """Detail is averaged with what is around it."""
+    """Detail is averaged with its surroundings."""
 
     name, unit, strengths = "blurred", "px (σ)", (0.4, 0.6, 0.9, 1.4, 2.5)
     words, change = "blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images"
@@ -74,7 +74,7 @@ class Compressed(Kind):
     of_all, bounds, simplicity = True, (1.0, 95.0), 9
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Leave it out unless steps between blocks of 8 pixels are steeper than others, and more so than in real images."""
+        """Skip the kind unless steps between blocks of 8 pixels stand out, and more than in real images."""
         if real.shape[1] not in (1, 3) or min(real.shape[2:]) < 2 * BLOCK:
             return None
         of_fake, of_real = (steps_between(x.mean(1), BLOCK) for x in (fake, real))
@@ -98,7 +98,7 @@ def _through_jpeg(pixels: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
 
 
 def steps_between(gray: Tensor, period: int) -> Tensor:
-    """Return by how much steps across every so many lines are steeper than others [N], of gray images [N, H, W]."""
+    """Return the excess of steps across every n-th line over other steps [N], in gray images [N, H, W]."""
     out = []
     for dim in (1, 2):
         steps = gray.diff(dim=dim).abs().mean(3 - dim)
@@ -137,7 +137,7 @@ class Periodic(Kind):
         self.unit = f"of the range, period {period} px"
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Take the pattern from the mean difference, folded at the period."""
+        """Measure the pattern from the mean difference, folded at the period."""
         rows, columns = (int(x.max() - x.min()) + 1 for x in area.nonzero(as_tuple=True))
         if min(rows, columns) < 2 * self.period:
             return None
@@ -159,7 +159,7 @@ class Periodic(Kind):
 
 
 def blur(images: Tensor, sigma: float) -> Tensor:
-    """Blur images by a Gaussian of sigma pixels; beyond the border the last pixel goes on."""
+    """Blur images by a Gaussian of sigma pixels; the last pixel continues beyond the border."""
     rows, columns = (_blurring(size, sigma).to(images) for size in images.shape[2:])
     return rows @ images @ columns.T
 
@@ -176,7 +176,7 @@ def _blurring(size: int, sigma: float) -> Tensor:
 
 
 def _without_trend(difference: Tensor, area: Tensor, period: int) -> Tensor:
-    """Subtract the mean over a period around each pixel, of those in the area; a pattern of that period has none."""
+    """Subtract the mean over a period around each pixel in the area, which is 0 for a pattern of that period."""
     taps = difference.new_ones(period + 1)
     taps[[0, -1]] = 0.5
     window = (taps[:, None] * taps)[None, None]
@@ -186,7 +186,7 @@ def _without_trend(difference: Tensor, area: Tensor, period: int) -> Tensor:
 
 
 def _folded(difference: Tensor, area: Tensor, period: int) -> tuple[Tensor, float]:
-    """Return what repeats of a difference [C, H, W] within an area, over the whole image, and its part of the variance.
+    """Return the repeating part of a difference [C, H, W] in an area, for the whole image, and its share of variance.
 
     Its mean in the area is 0.
     """

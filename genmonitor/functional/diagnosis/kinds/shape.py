@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of where things are, how large and how thick."""
+"""Faults of place, size and thickness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAKS = "augmentation of training images that leaks into generated ones (GAN)"
 
 
 class Shifted(Kind):
-    """Everything has moved by whole pixels."""
+    """Everything is moved by whole pixels."""
 
     name, strengths = "shifted", both_ways(1, 2, 3, 4)
     words, change = "shifted by {s} {unit}", "images move by s whole pixels; the border is repeated"
@@ -54,7 +54,7 @@ class Mirrored(Kind):
 
 
 class Rotated(Kind):
-    """Images are turned around their center."""
+    """Images are rotated around their center."""
 
     name, strengths = "rotated", both_ways(6, 12, 25, 45)
     unit, opposite_unit = "counterclockwise", "clockwise"
@@ -71,7 +71,7 @@ Rotated.opposite = Rotated
 
 
 class Zoomed(Kind):
-    """Everything is larger, or smaller."""
+    """Everything is larger or smaller."""
 
     name, strengths = "zoomed", both_ways(0.1, 0.2, 0.4)
     unit, opposite_unit = "larger", "smaller"
@@ -89,7 +89,7 @@ Zoomed.opposite = Zoomed
 
 
 class Thicker(Kind):
-    """What is bright has grown."""
+    """Bright parts have grown."""
 
     name, unit, strengths = "thicker", "px", both_ways(0.5, 1, 2)
     words, change = "bright parts thicker by {s} px", "what is bright grows by s pixels, what is dark shrinks"
@@ -104,7 +104,7 @@ class Thicker(Kind):
 
 
 class Thinner(Thicker):
-    """What is bright has shrunk."""
+    """Bright parts have shrunk."""
 
     name = "thinner"
     words, change = "bright parts thinner by {s} px", "what is bright shrinks by s pixels, what is dark grows"
@@ -114,7 +114,7 @@ Thicker.opposite = Thinner
 
 
 def _transformed(images: Tensor, angle: float, scale: float) -> Tensor:
-    """Turn images counterclockwise by an angle in radians, and enlarge them, around their center."""
+    """Rotate images counterclockwise by an angle in radians and enlarge them, around their center."""
     height, width = images.shape[2:]
     cos, sin = math.cos(angle) / scale, math.sin(angle) / scale
     matrix = torch.tensor([[cos, -sin * height / width, 0], [sin * width / height, cos, 0]]).to(images)
@@ -123,9 +123,9 @@ def _transformed(images: Tensor, angle: float, scale: float) -> Tensor:
 
 
 def averaged(images: Tensor) -> Tensor:
-    """Return the mean of 3×3 pixels; beyond the border the last pixel goes on.
+    """Return the mean of 3×3 pixels; the last pixel continues beyond the border.
 
-    To add shifted images is several times as fast as to pool.
+    Adding shifted images is several times faster than pooling.
     """
     x = F.pad(images, (1, 1, 1, 1), "replicate")
     x = x[..., 1:-1] + x[..., :-2] + x[..., 2:]

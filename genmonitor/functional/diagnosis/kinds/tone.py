@@ -34,9 +34,9 @@ class Brighter(Kind):
         self.strengths = strengths
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Take the strength from how far means are apart at most pixels, for the area may be too large.
+        """Measure the strength from the difference of means at most pixels, since the area may be too large.
 
-        Where real images hardly vary, no other strength comes near.
+        If real images hardly vary, no other strength comes close.
         """
         shift = float((fake[:, :, area].mean((0, 1)) - real[:, :, area].mean((0, 1))).median())
         return Brighter((shift / 2, shift, 2 * shift)) if shift else None
@@ -69,7 +69,7 @@ class Color(Kind):
         self.strengths = (strength / 2, strength, 2 * strength) if strength else ()
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Take direction and strength from how far the channels' means in the area are apart."""
+        """Measure direction and strength from the differences of the channel means in the area."""
         if real.shape[1] == 1:
             return None
         shifts = (_shift_of_channels(*means) for means in _channel_means(fake, real, area))
@@ -94,7 +94,7 @@ class Color(Kind):
 
 
 def _channel_means(fake: Tensor, real: Tensor, area: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the channels' means of both sides [N, C]: in the area, and less those around it, which vary with them."""
+    """Yield the channel means [N, C] of both sides: in the area, and minus the surroundings, which vary with it."""
     inside = [x[:, :, area].mean(2) for x in (fake, real)]
     yield inside[0], inside[1]
     around = ~area & (F.max_pool2d(area[None].float(), 2 * AROUND + 1, 1, AROUND)[0] > 0)
@@ -104,7 +104,7 @@ def _channel_means(fake: Tensor, real: Tensor, area: Tensor) -> Iterator[tuple[T
 
 
 def _shift_of_channels(fake: Tensor, real: Tensor) -> tuple[Tensor, float]:
-    """Return what channels' means have moved by [C], and by how many standard errors they have moved apart."""
+    """Return the shift of the channel means [C], and the number of standard errors by which they have moved apart."""
     apart = [x - x.mean(1, keepdim=True) for x in (fake, real)]
     error = torch.stack([x.var(0) / len(x) for x in apart]).sum(0)
     moved = (apart[0].mean(0) - apart[1].mean(0)).square() / error.clamp_min(torch.finfo(error.dtype).tiny)
@@ -116,7 +116,7 @@ def _channel(index: int, count: int) -> str:
 
 
 class Stronger(Kind):
-    """Values are further from a middle: zero, half the range, or each image's own mean."""
+    """Values are farther from a middle: zero, half the range, or the mean of each image."""
 
     name, strengths = "stronger", both_ways(0.07, 0.15, 0.3, 0.6)
     words = "contrast + {percent} %"
@@ -136,7 +136,7 @@ class Stronger(Kind):
 
 
 class Faded(Stronger):
-    """Values are nearer to the middle."""
+    """Values are closer to the middle."""
 
     name, words = "faded", "contrast − {percent} %"
     change = "values move toward the image's mean, zero or the middle of the range by the part s"
@@ -148,7 +148,7 @@ Stronger.opposite = Faded
 
 
 class Gamma(Kind):
-    """Middle tones are darker or brighter, black and white as they were."""
+    """Middle tones are darker or brighter; black and white are unchanged."""
 
     name, unit, strengths = "gamma", "as exponent", (0.4, 0.6, 0.8, 1.25, 1.6, 2.5)
     words, change = "gamma {s}", "values are raised to the power s"
@@ -160,14 +160,14 @@ class Gamma(Kind):
 
 
 class _OfColors(Kind):
-    """A kind that images of three channels have."""
+    """A kind for images of three channels."""
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
         return self if real.shape[1] == 3 else None
 
 
 class Desaturated(_OfColors):
-    """Colors are nearer to gray."""
+    """Colors are closer to gray."""
 
     name, unit, strengths = "desaturated", "of the saturation", both_ways(0.2, 0.4, 0.7)
     words, change = "saturation − {percent} %", "colors move toward the pixel's gray by the part s"
@@ -180,7 +180,7 @@ class Desaturated(_OfColors):
 
 
 class Oversaturated(Desaturated):
-    """Colors are further from gray."""
+    """Colors are farther from gray."""
 
     name, words = "oversaturated", "saturation + {percent} %"
     change = "colors move away from the pixel's gray by the part s"
@@ -191,7 +191,7 @@ Desaturated.opposite = Oversaturated
 
 
 class Hue(_OfColors):
-    """All colors are turned around gray."""
+    """All colors are rotated around gray."""
 
     name, strengths = "hue", both_ways(30, 60, 120)
     unit, opposite_unit = "from red toward green", "from red toward blue"
@@ -210,7 +210,7 @@ Hue.opposite = Hue
 
 
 class ChannelsSwapped(Kind):
-    """Channels stand in another order."""
+    """Channels are in another order."""
 
     name, strengths = "channels_swapped", (1.0,)
     words, change = "channels in the order {unit}", "channels are put into the order that is nearest"
@@ -222,7 +222,7 @@ class ChannelsSwapped(Kind):
         self.unit = ", ".join(_channel(i, len(order)) for i in order)
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Take the order in which means and covariances of the channels are nearest; None for that of real images."""
+        """Find the order in which means and covariances of channels are closest; None if it is the real one."""
         if real.shape[1] != 3:
             return None
         (mean, cov), (of_real, cov_real) = (_channel_moments(x[:, :, area]) for x in (fake, real))
@@ -275,7 +275,7 @@ class Posterized(Kind):
     whole, simplicity = True, 3
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Leave it out unless generated images have few levels: to a kernel, rounding is noise."""
+        """Skip the kind unless generated images have few levels, since a kernel takes rounding for noise."""
         # images whose values are counted
         of_fake, of_real = (_in_few_levels(x[:64, :, area]) for x in (fake, real))
         # part of the values that the 16 most common ones hold, from which images may be posterized
@@ -287,6 +287,6 @@ class Posterized(Kind):
 
 
 def _in_few_levels(values: Tensor) -> float:
-    """Return the part of the values that the 16 most common ones hold, to a thousandth of the range."""
+    """Return the part of the values that the 16 most common ones cover, rounded to a thousandth of the range."""
     counts = (1000 * values).round().unique(return_counts=True)[1]
     return float(counts.topk(min(16, len(counts))).values.sum() / counts.sum())

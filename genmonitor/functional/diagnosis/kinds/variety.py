@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that show in many images together: too little variety, wrong proportions, parts missing in some, copies."""
+"""Faults that show only in many images: too little variety, wrong proportions, parts missing in some, copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ what the color of an area that is plain in most real images has become, rather t
 
 
 class LessVaried(Kind):
-    """Images are nearer to the mean image."""
+    """Images are closer to the mean image."""
 
     name, unit, strengths = "less_varied", "of the spread", (0.1, 0.2, 0.35, 0.5, 0.75)
     words, change = "images vary {left} % as much as real ones", "images move toward the mean image by the part s"
@@ -48,7 +48,7 @@ class Blank(Kind):
         self.color = color
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
-        """Take the color that more generated than real images have all over the area."""
+        """Find the color that fills the area in more generated than real images."""
         if int(area.sum()) < 2:
             return None
         fake_colors, real_colors = (_plain_colors(x[:, :, area]) for x in (fake, real))
@@ -69,12 +69,12 @@ class Blank(Kind):
 
 
 def _plain_colors(inside: Tensor) -> Tensor:
-    """Return the colors [K, C] of those images that hardly vary within an area, of its values [N, C, S]."""
+    """Return the colors [K, C] of the images that hardly vary within an area, from its values [N, C, S]."""
     return inside[inside.std(2).amax(1) < SAME_COLOR].mean(2)
 
 
 class Misfit(Kind):
-    """An area is that of another image: right alone, it shows at its edge, so a whole image has it not."""
+    """An area is from another image. It is correct by itself and shows at its edge, so a whole image cannot have it."""
 
     name, unit, strengths = "misfit", "of the images", (0.3, 0.6, 1.0)
     words, change = "right by itself, but does not fit what is around it", "the area is that of another real image"
@@ -90,7 +90,7 @@ class Misfit(Kind):
 
 
 class Modes(Kind):
-    """Single images are right, but some kinds of them are too rare or too frequent."""
+    """Single images are correct, but some kinds of them are too rare or too frequent."""
 
     name, unit = "modes", "of the distance"
     words = "right images in wrong proportions"
@@ -101,7 +101,7 @@ class Modes(Kind):
 
 
 class Copies(Kind):
-    """Images repeat each other or real ones."""
+    """Images repeat each other or real images."""
 
     name = "copies"
     words = "{percent} % {unit}"

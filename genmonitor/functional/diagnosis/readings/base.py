@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reading: a statistic of single images that a person can name, and what of an image several readings share."""
+"""A reading: a statistic of single images that a person can name, and values that several readings share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from genmonitor.functional.diagnosis.kinds.shape import averaged
 
 
 class Look:
-    """Images [N, C, H, W] whose real counterparts fill [0, 1], with what several readings take from them."""
+    """Images [N, C, H, W] on the scale of real images in [0, 1], with values that several readings share."""
 
     def __init__(self, images: Tensor) -> None:
         self.images = images
@@ -44,17 +44,17 @@ class Look:
         return self.gray.flatten(1).sort(1).values
 
     def quantile(self, part: float) -> Tensor:
-        """Return the brightness that a part of the pixels of each image stays below [N]."""
+        """Return the quantile of the brightness of each image [N]."""
         return self.sorted[:, round(part * (self.sorted.shape[1] - 1))]
 
     @cached_property
     def residual(self) -> Tensor:
-        """Size of what a pixel differs from the mean of 3×3 by [N, H, W]."""
+        """Absolute difference of each pixel from the mean of 3×3 pixels [N, H, W]."""
         return (self.gray - averaged(self.gray[:, None])[:, 0]).abs()
 
     @cached_property
     def calm(self) -> Tensor:
-        """That of the calmest pixels, the least first [N, K]."""
+        """Residual of the calmest pixels, the smallest first [N, K]."""
         around = averaged(self.residual[:, None])[:, 0].flatten(1)
         # part of an image's pixels, those with the smallest steps around them, whose grain is looked at
         calmest = around.topk(max(1, round(0.25 * around.shape[1])), largest=False).indices
@@ -62,7 +62,7 @@ class Look:
 
     @cached_property
     def figure(self) -> Tensor:
-        """What stands out from the border's usual color, bool [N, H, W]."""
+        """Pixels that stand out from the usual color of the border, bool [N, H, W]."""
         x = self.images
         border = torch.cat([x[:, :, 0], x[:, :, -1], x[:, :, :, 0], x[:, :, :, -1]], 2)
         # part of the range by which a pixel of the figure differs from the border
@@ -70,24 +70,24 @@ class Look:
 
     @cached_property
     def mass(self) -> Tensor:
-        """Pixels of the figure as weights of sum 1 [N, H, W]; even ones where nothing stands out."""
+        """Pixels of the figure as weights of sum 1 [N, H, W]; uniform if nothing stands out."""
         weights = self.figure + 1e-6
         return weights / weights.sum((1, 2), keepdim=True)
 
 
 class Reading:
-    """A statistic of each image. Adding one is a subclass in a file of its family.
+    """A statistic of each image. To add one, write a subclass in the file of its family.
 
     Attributes:
-        name: What it is of, such as "darkest pixels".
-        unit: "%" for parts, which are said in percent, "px", or nothing.
-        visible: The smallest difference that a person sees.
-        family: "tone", "variety", "color", "detail", "pattern" or "shape"; two of one family are said at most.
-        least_side: Least side of the images that have it, in pixels.
-        needs_color: True if gray images lack it.
+        name: Name, such as "darkest pixels".
+        unit: "%" for parts, which are given in percent, "px", or nothing.
+        visible: Smallest difference that a person sees.
+        family: "tone", "variety", "color", "detail", "pattern" or "shape"; at most two of a family are reported.
+        least_side: Smallest side of images that it applies to, in pixels.
+        needs_color: True if it does not apply to gray images.
         needs_place: True if it compares the same places of images.
-        indirect: True if nobody sees it as such, so that it is said after the others.
-        of_set: True if it compares an image with the others of its set, so that weights of these change it.
+        indirect: True if it is not visible as such, so that it is reported after the others.
+        of_set: True if it compares an image with the others of its set, and thus depends on their weights.
     """
 
     name: ClassVar[str] = ""
@@ -105,7 +105,7 @@ class Reading:
         raise TypeError(f"The reading {self.name!r} has no `of`: return a number for each image, [N].")
 
     def value(self, number: float) -> str:
-        """Say a value."""
+        """Return a value as text."""
         if self.unit == "%":
             return f"{100 * number:.0f} %"
         digits = 0 if abs(number) >= 10 or float(number).is_integer() else 2

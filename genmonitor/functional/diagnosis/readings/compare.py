@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of two sets of images compared: which differ, with one level for all, and by how much in how many images."""
+"""Comparison of the readings of two sets of images: those that differ, at one level for all, and by how much."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Said:
 
     Attributes:
         reading: Reading that is compared.
-        fake, real: Its median of both sides; the means where medians are equal.
-        share: Part of the generated images that show it, beyond what real ones have.
+        fake, real: Medians of the reading on both sides; the means if the medians are equal.
+        share: Part of the generated images that show it, minus that of real ones.
         p: P-value of no difference in any reading.
         order: Indices of the generated images, those that show it most first.
         typical: Indices of the real images, those nearest to its median first.
@@ -36,7 +36,7 @@ class Said:
 
     @property
     def size(self) -> float:
-        """How much there is to see: the share, times the difference in units of what is visible."""
+        """Visibility: the share times the difference in units of the visible difference."""
         # times the visible difference beyond which a larger one is no more to see
         return self.share * min(abs(self.fake - self.real) / self.reading.visible, 8.0) ** 0.5
 
@@ -44,7 +44,7 @@ class Said:
         return self.beside("real")
 
     def beside(self, other: str) -> str:
-        """Return it with both values, such as "flat pixels 0 %, real 34 % (in 100 % of the images)"."""
+        """Return the reading with both values, such as "flat pixels 0 %, real 34 % (in 100 % of the images)"."""
         fake, real = self.reading.value(self.fake), self.reading.value(self.real)
         return f"{self.reading.name} {fake}, {other} {real} (in {100 * self.share:.0f} % of the images)"
 
@@ -60,14 +60,14 @@ def usable_readings(readings: Sequence[Reading], real: Tensor, aligned: bool = T
 def checked_readings(
     readings: Sequence[Reading], real: Tensor, aligned: bool, failures: list[str], skip_failing: bool
 ) -> list[Reading]:
-    """Return those of a user's own readings that images have, if they give a number for each image.
+    """Return the user's readings that apply to the images and give a number for each image.
 
     Args:
         readings: Readings to compare.
-        real: Images [N, C, H, W] in [0, 1], some of which are read.
+        real: Images [N, C, H, W] in [0, 1], some of which are tried.
         aligned: True if the same places of images can be compared.
-        failures: Takes a sentence for each reading that is skipped.
-        skip_failing: Skip a reading that fails, rather than raise its error.
+        failures: Function that takes a sentence for each reading that is skipped.
+        skip_failing: True to skip a reading that fails instead of raising its error.
     """
     for reading in readings:
         if not isinstance(reading, Reading):
@@ -89,7 +89,7 @@ def checked_readings(
 
 
 def _check_numbers(reading: Reading, numbers: object, count: int) -> None:
-    """Refuse what is not a finite number for each image."""
+    """Refuse results that are not a finite number for each image."""
     if not isinstance(numbers, Tensor) or numbers.shape != (count,) or not bool(numbers.isfinite().all()):
         got = f"shape {list(numbers.shape)}" if isinstance(numbers, Tensor) else type(numbers).__name__
         raise ValueError(
@@ -104,7 +104,7 @@ def read(readings: Sequence[Reading], images: Tensor) -> Tensor:
 
 
 def standardized_difference(fake: Tensor, real: Tensor) -> Tensor:
-    """Return by how many standard deviations the ranks of generated images are higher [R], of readings [N, R], [M, R].
+    """Return the standardized difference of ranks [R] of generated [N, R] and real [M, R] readings.
 
     Example:
         >>> ranks = torch.arange(100.0)[:, None]
@@ -118,7 +118,7 @@ def standardized_difference(fake: Tensor, real: Tensor) -> Tensor:
 
 
 def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
-    """Test each reading by its ranks, with one level for all (maxT, Westfall and Young 1993).
+    """Test each reading by its ranks, at one level for all (maxT, Westfall and Young 1993).
 
     Args:
         fake: Readings of generated images [N, R].
@@ -137,7 +137,7 @@ def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
 
 
 def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: float, seed: int) -> list[Said]:
-    """Return the readings that differ most visibly, three at most, without those that say the same as another.
+    """Return the readings that differ most visibly, at most three, without redundant ones.
 
     Args:
         readings: Readings to compare.
@@ -174,7 +174,7 @@ def _said(reading: Reading, fake: Tensor, real: Tensor, p: float) -> Said:
 
 
 def _excess(fake: Tensor, real: Tensor) -> tuple[float, int]:
-    """Return the part of the generated values that is beyond real ones (Kolmogorov-Smirnov), and on which side."""
+    """Return the part of the generated values beyond the real ones (Kolmogorov-Smirnov), and the side."""
     values = torch.cat([fake, real]).sort().values
     below = [torch.searchsorted(x.sort().values, values, right=True) / len(x) for x in (fake, real)]
     gap = below[1] - below[0]
@@ -182,7 +182,7 @@ def _excess(fake: Tensor, real: Tensor) -> tuple[float, int]:
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Return ranks within each column, tied ones at their mean, float64 [N, R]."""
+    """Return ranks within each column, float64 [N, R]; ties have their mean rank."""
     ordered = values.T.contiguous().sort(1).values
     low, high = (torch.searchsorted(ordered, values.T.contiguous(), right=side) for side in (False, True))
     return ((low + high + 1) / 2).T.double()

@@ -15,7 +15,7 @@ class _Detail(Reading):
 
 
 class FlatPixels(_Detail):
-    """Part of the pixels that hardly differ from the next to the right and below."""
+    """Part of the pixels that hardly differ from their right and lower neighbors."""
 
     name, unit, visible = "flat pixels", "%", 0.08
 
@@ -25,7 +25,7 @@ class FlatPixels(_Detail):
 
 
 class Grain(_Detail):
-    """Mean difference from the 3×3 around, over the calmest quarter of the pixels."""
+    """Mean difference from the mean of 3×3 pixels, over the calmest quarter of the pixels."""
 
     name, visible = "grain in calm parts", 0.008
 
@@ -55,7 +55,7 @@ class EdgeWidth(_Detail):
 
 
 class FineDetail(_Detail):
-    """Standard deviation of what 3×3 averaging takes away, divided by that of the image."""
+    """Standard deviation of the detail that 3×3 averaging removes, divided by that of the image."""
 
     name, unit, visible = "contrast that is fine detail", "%", 0.04
 
@@ -110,7 +110,7 @@ class Checkerboard(_Pattern):
 
 
 class GridOfFour(_Pattern):
-    """Step across every fourth line, beside that across the others."""
+    """Step across every fourth line, relative to other steps."""
 
     name, period = "steps at every fourth line beyond others", 4
 
@@ -119,13 +119,13 @@ class GridOfFour(_Pattern):
 
 
 class GridOfEight(GridOfFour):
-    """The same for every eighth line, as blocks of JPEG leave it."""
+    """The same for every eighth line, as after JPEG."""
 
     name, period, least_side = "steps at every eighth line beyond others", 8, 24
 
 
 class GridOfTwo(GridOfFour):
-    """The same for every second line, as a transposed convolution of stride 2 leaves it."""
+    """The same for every second line, as after a transposed convolution of stride 2."""
 
     name, period = "steps at every second line beyond others", 2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of the figure: what stands out from the border, where it is, how large, and how it leans."""
+"""Readings of the figure, the part that stands out from the border: its place, size and slant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pieces(_Shape):
 
 
 class Holes(_Shape):
-    """Number of connected parts of what is not the figure."""
+    """Number of connected parts outside the figure."""
 
     name, visible = "holes and gaps in the figure", 0.7
 
@@ -56,7 +56,7 @@ class CenterDown(CenterAcross):
 
 
 class Slant(_Shape):
-    """By how much the figure moves to the right from its bottom to its top."""
+    """Shift of the figure to the right from bottom to top."""
 
     name, unit = "slant to the right", "px per px"
 
@@ -79,7 +79,7 @@ class MirrorSymmetry(_Shape):
 
 
 class LeftBrighter(_Shape):
-    """Mean of the left half, less that of the right half."""
+    """Mean of the left half minus that of the right half."""
 
     name = "left half brighter than the right by"
 
@@ -89,7 +89,7 @@ class LeftBrighter(_Shape):
 
 
 class TopBrighter(_Shape):
-    """Mean of the upper half, less that of the lower half."""
+    """Mean of the upper half minus that of the lower half."""
 
     name = "upper half brighter than the lower by"
 
@@ -99,7 +99,7 @@ class TopBrighter(_Shape):
 
 
 class LyingLines(_Shape):
-    """Part of the squared steps that run from top to bottom, so that their edges are horizontal."""
+    """Part of the squared steps that run from top to bottom, across horizontal edges."""
 
     name, unit, needs_place = "edges that lie rather than stand", "%", False
 

@@ -14,7 +14,7 @@ class _Tone(Reading):
 
 
 class DarkestPixels(_Tone):
-    """Brightness that 1 % of the pixels stay below."""
+    """Quantile of 1 % of the brightness."""
 
     name = "darkest pixels"
 
@@ -23,7 +23,7 @@ class DarkestPixels(_Tone):
 
 
 class BrightestPixels(_Tone):
-    """Brightness that 99 % of the pixels stay below."""
+    """Quantile of 99 % of the brightness."""
 
     name = "brightest pixels"
 
@@ -69,7 +69,7 @@ class BorderBrightness(_Tone):
 
 
 class Corners(_Tone):
-    """Mean of the four corners, less that of the middle."""
+    """Mean of the four corners minus that of the middle."""
 
     name = "corners brighter than the middle by"
 
@@ -81,7 +81,7 @@ class Corners(_Tone):
 
 
 class Variety(Reading):
-    """Root mean square of what an image differs by from the mean of all images of its set."""
+    """Root mean square difference of an image from the mean image of its set."""
 
     name, family, visible = "difference from the mean image", "variety", 0.03
     needs_place = of_set = True
@@ -104,7 +104,7 @@ class Saturation(_Color):
 
 
 class Red(_Color):
-    """Mean of the first channel, less that of all channels."""
+    """Mean of the first channel minus that of all channels."""
 
     name, channel = "red beyond the other colors", 0
 
@@ -113,19 +113,19 @@ class Red(_Color):
 
 
 class Green(Red):
-    """Mean of the second channel, less that of all channels."""
+    """Mean of the second channel minus that of all channels."""
 
     name, channel = "green beyond the other colors", 1
 
 
 class Blue(Red):
-    """Mean of the third channel, less that of all channels."""
+    """Mean of the third channel minus that of all channels."""
 
     name, channel = "blue beyond the other colors", 2
 
 
 class NumberOfColors(Reading):
-    """Colors where each channel is rounded to 16 steps."""
+    """Number of colors if each channel is rounded to 16 steps."""
 
     name, family, visible = "number of colors", "color", 10.0
     indirect = True
@@ -140,7 +140,7 @@ class NumberOfColors(Reading):
 
 
 class CommonValues(_Tone):
-    """Pixels that have one of the image's eight most common values."""
+    """Part of the pixels with one of the eight most common values of the image."""
 
     name, unit, visible = "pixels of the eight commonest values", "%", 0.2
     indirect = True
