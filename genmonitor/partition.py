@@ -29,23 +29,23 @@ from genmonitor.linalg.clustering import LINKAGES, Linkage, cut_tree, merge_tree
 
 
 class PixelPartition:
-    """Which cluster each site of an image belongs to.
+    """Assignment of the sites of an image to clusters.
 
     A site is a pixel, or a patch of `patch_size` × `patch_size` pixels; all channels of a site belong together.
 
     Args:
-        labels: Integers [h, w], one per site: 1..C for the clusters, each used, and 0 for sites that are constant.
+        labels: Integers [h, w], one per site: 1..C for the clusters, all of them used, and 0 for constant sites.
         patch_size: Side of a site in pixels.
-        names: Names of clusters, such as {"cluster_3": "eyes"}, in place of their numbers wherever values, tables and
-            pictures name them: a letter, then letters and digits with single "_" or "-" between them.
+        names: Names of clusters, such as {"cluster_3": "eyes"}, which replace their numbers in values, tables and
+            pictures. A name is a letter, then letters and digits with single "_" or "-" between them.
 
     Attributes:
-        labels: int64 [h, w] on the CPU.
-        num_clusters: C.
-        image_size: (height, width) in pixels of the images it fits.
+        labels: Labels [h, w], int64 on the CPU.
+        num_clusters: Number C of clusters.
+        image_size: Height and width in pixels of the images that it fits.
 
     Raises:
-        ValueError: If the labels are not such integers, or a name is none or of no cluster.
+        ValueError: If the labels are not such integers, or a name is invalid or of an unknown cluster.
 
     Example:
         >>> partition = PixelPartition(torch.tensor([[1, 1, 2], [1, 2, 0]]))
@@ -84,20 +84,20 @@ class PixelPartition:
     ) -> PixelPartition:
         """Cluster the rows of a CKA matrix.
 
-        Sites whose row is zero are constant and get label 0; the others are points, their rows of the matrix, with
-        Euclidean distances (Gruber et al. 2024, section 4). Labels 1..C go by falling size.
+        Sites whose row is zero are constant and get label 0. The others are clustered by the Euclidean distances of
+        their rows (Gruber et al. 2024, section 4). Labels 1..C are in the order of falling size.
 
         Args:
-            matrix: CKA [d, d] of `PixelCKA` or `functional.pixel_cka`.
-            shape: (h, w) of the sites, h·w = d.
-            n_clusters: C; None takes the C of 2..12 with the largest Dunn index: the distance of the
-                nearest two clusters' centers over the radius of the widest cluster.
+            matrix: CKA matrix [d, d] of `PixelCKA` or `functional.pixel_cka`.
+            shape: Height h and width w of the sites, h·w = d.
+            n_clusters: Number C of clusters; None for the one from 2 to 12 with the largest Dunn index. This is the
+                distance of the nearest two centers divided by the radius of the widest cluster.
             patch_size: Side of a site in pixels.
             linkage: "average", the paper's; "ward", whose clusters are more alike in size; or "smoothed", average
                 linkage of the rows' correlations after averaging the matrix over neighboring sites.
 
         Raises:
-            ValueError: If the matrix is not [h·w, h·w], or more clusters than varying sites are asked for.
+            ValueError: If the matrix is not [h·w, h·w], or there are fewer varying sites than clusters.
 
         Example:
             >>> cka = torch.tensor([[1, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
@@ -129,7 +129,7 @@ class PixelPartition:
 
     @classmethod
     def from_mask(cls, mask: Tensor, patch_size: int = 1) -> PixelPartition:
-        """Make each value of a mask a cluster, numbered 1..C by falling size.
+        """Make a cluster of each value of a mask, numbered 1..C by falling size.
 
         Args:
             mask: Integers or booleans [h, w] of any values, for example a semantic segmentation.
@@ -151,12 +151,12 @@ class PixelPartition:
 
     @classmethod
     def grid(cls, shape: tuple[int, int], rows: int, columns: int, patch_size: int = 1) -> PixelPartition:
-        """Cut the sites into rows × columns rectangles of sizes as equal as they can be.
+        """Cut the sites into rows × columns rectangles of nearly equal size.
 
         Args:
-            shape: (h, w) of the sites.
-            rows: Rectangles from top to bottom, at most h.
-            columns: Rectangles from left to right, at most w.
+            shape: Height h and width w of the sites.
+            rows: Number of rectangles from top to bottom, at most h.
+            columns: Number of rectangles from left to right, at most w.
             patch_size: Side of a site in pixels.
 
         Example:
@@ -183,18 +183,18 @@ class PixelPartition:
         return names | ({"constant": 0} if (self.labels == 0).any() else {})
 
     def given_names(self) -> dict[int, str]:
-        """Return the names given to clusters, as people read them, by label."""
+        """Return the names given to clusters, in a readable form, by label."""
         return {int(name.removeprefix("cluster_")): given.replace("_", " ") for name, given in self.names.items()}
 
     def named(self, names: Mapping[str, str]) -> PixelPartition:
-        """Return the same regions with names such as {"cluster_3": "eyes"}; others keep the names that they have."""
+        """Return the same regions with names such as {"cluster_3": "eyes"}; others keep their names."""
         return PixelPartition(self.labels, self.patch_size, self.names | dict(names))
 
     def location(self, label: int) -> str:
-        """Say where in the image the sites of a label are, such as "upper right", "outer ring" or "scattered".
+        """Return the place of the sites of a label in words, such as "upper right", "outer ring" or "scattered".
 
         Raises:
-            ValueError: If no site has it.
+            ValueError: If no site has the label.
 
         Example:
             >>> PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 2]])).location(2)
@@ -211,7 +211,7 @@ class PixelPartition:
         return self.labels.repeat_interleave(p, 0).repeat_interleave(p, 1)
 
     def columns(self, label: int, channels: int) -> Tensor:
-        """Return the indices that the pixels of a label have in a flattened image [channels · H · W]."""
+        """Return the indices of the pixels of a label in a flattened image [channels · H · W]."""
         return (self.pixel_labels() == label).flatten().repeat(channels).nonzero().flatten()
 
     def check_images(self, name: str, shape: tuple[int, ...]) -> None:
@@ -239,7 +239,7 @@ class PixelPartition:
         """Read a partition written by `save`; nothing is unpickled.
 
         Raises:
-            FileNotFoundError, ValueError: If there is no such file, or it is another kind of file.
+            FileNotFoundError, ValueError: If there is no such file, or it is of another kind.
         """
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file that `save` wrote, but there is none at {path!s}.")
@@ -280,7 +280,7 @@ class PixelPartition:
 
 
 def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tensor:
-    """Label each point 1..C; C by Dunn's index where it is None."""
+    """Label each point 1..C, with C from Dunn's index if it is None."""
     if len(points) == 1:
         return torch.ones(1, dtype=torch.long)
     merges = merge_tree(points, linkage)
@@ -297,12 +297,12 @@ def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tens
 
 
 def check_region_names(argument: str, names: Mapping[str, str], count: int | None = None) -> dict[str, str]:
-    """Return names of clusters, by "cluster_1" and so on; refuse what log keys cannot hold, and a name given twice.
+    """Return names of clusters by "cluster_1" and so on; refuse names that are duplicate or invalid in log keys.
 
     Args:
-        argument: Its name.
-        names: By the name that a cluster has without them.
-        count: Count of clusters; None where that is not yet known.
+        argument: Name of the argument.
+        names: Names by the default name of a cluster.
+        count: Number of clusters; None if not yet known.
     """
     if not isinstance(names, Mapping) or not all(isinstance(x, str) for pair in names.items() for x in pair):
         raise TypeError(f"Expected `{argument}` like {{'cluster_1': 'eyes'}}, strings by strings, but got {names!r}.")
@@ -324,7 +324,7 @@ def check_region_names(argument: str, names: Mapping[str, str], count: int | Non
 
 
 def by_size(labels: Tensor) -> Tensor:
-    """Renumber labels 1.. by falling size, ties by the first site in reading order; 0 stays."""
+    """Renumber labels from 1 by falling size, ties by the first site in reading order; 0 stays."""
     flat = labels.flatten()
     counts = torch.bincount(flat)
     first = torch.full_like(counts, len(flat)).scatter_reduce(0, flat, torch.arange(len(flat)), reduce="amin")
@@ -348,10 +348,10 @@ def load_partition(path: str | Path) -> PixelPartition:
     """Read the partition of an earlier run.
 
     Args:
-        path: An .npz file that `PixelPartition.save` wrote, or the folder of a run that holds one.
+        path: File that `PixelPartition.save` wrote (.npz), or the folder of a run that holds one.
 
     Raises:
-        FileNotFoundError, ValueError: If there is none, several, or it is another kind of file.
+        FileNotFoundError, ValueError: If there is no partition, there are several, or the file is of another kind.
     """
     path = Path(path)
     if path.is_dir():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One evaluation of a generator, without a Trainer: every monitor, command and loop runs it through these.
+"""One evaluation of a generator, without a Trainer. Every monitor, command and loop uses it.
 
 Example:
     >>> import torch

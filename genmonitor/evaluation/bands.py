@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bands of frequency of a diagnosis: whether coarse and fine detail have as much energy as in real images."""
+"""Frequency bands of a diagnosis: the energy of coarse and fine detail compared with real images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BANDS = tuple(
 
 
 def bands_of(fake: Tensor, real: Tensor, seed: int) -> BandEnergy | None:
-    """Compare bands of images [N, C, H, W], at most 1200 of each side, evenly spread; None where they are too small."""
+    """Compare bands of images [N, C, H, W], at most 1200 of each side, evenly spread; None if they are too small."""
     # smaller images have no bands
     if min(real.shape[2:]) < 4:
         return None
@@ -43,7 +43,7 @@ def band_values(found: BandEnergy) -> dict[str, float]:
 
 
 def band_finding(found: BandEnergy) -> list[Finding]:
-    """Say which bands differ and by how much, those that differ most first; nothing where there is no evidence of any.
+    """Return the finding of the bands that differ, the largest difference first; None without evidence.
 
     Example:
         >>> import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which classes of a generator are wrong: each tested and diagnosed on its own, with one level for all of them."""
+"""Classes of a generator that are wrong, each tested and diagnosed on its own, at one level for all."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ P_CLASS = declared("classes")["p_class"]
 
 @dataclass(frozen=True, eq=False)
 class ClassResult:
-    """What was found of a class.
+    """Result for a class.
 
     Attributes:
         label: Label of the class.
-        n_fake: Generated images of it that were looked at.
-        n_real: Real ones.
-        p: P-value, one level for all classes; None where there are too few images.
-        found: What is wrong with it; None where it does not differ, or has too few images to say.
+        n_fake: Number of its generated images that were compared.
+        n_real: Number of its real images that were compared.
+        p: P-value, at one level for all classes; None if there are too few images.
+        found: Diagnosis of the class; None if it does not differ, or has too few images.
     """
 
     label: Any
@@ -56,17 +56,17 @@ class ClassResult:
 
     @property
     def differs(self) -> bool | None:
-        """Whether it differs by more than chance; None where nothing was tested."""
+        """True if it differs by more than chance; None if it was not tested."""
         return None if self.p is None else differs(self.p)
 
     @property
     def share(self) -> float:
-        """Part of what is wrong with it that kinds of faults explain."""
+        """Part of its distance that kinds of faults explain."""
         return 0.0 if self.found is None else sum(kind.share for kind in self.found.kinds)
 
     @property
     def fault(self) -> str:
-        """What is wrong with it, in a few words."""
+        """Its fault in a few words."""
         if self.found is None or not self.found.kinds:
             return "unlike real images" + (", by no simple fault" if self.found and not self.found.fine else "")
         where = self.found.area.name
@@ -74,7 +74,7 @@ class ClassResult:
 
     @property
     def verdict(self) -> str:
-        """What was found of it, for its row of a table."""
+        """Its result for a row of a table."""
         if self.p is None:
             return "too few images"
         return f"{self.fault if self.differs else 'no evidence of a difference'} ({format_p(self.p)})"
@@ -86,13 +86,13 @@ Results = Sequence[ClassResult]
 def checked_labels(
     fake_labels: Any, real_labels: Any, sets: Mapping[str, Sized], n_real: int
 ) -> tuple[list[Any], list[Any]] | None:
-    """Return one label per image of each side, all strings or all integers; None where none were given.
+    """Return one label per image of each side, all strings or all integers; None if none were given.
 
     Args:
         fake_labels: Labels of the generated images.
         real_labels: Labels of the real images.
-        sets: Sets of generated images, of which labels are taken for one alone.
-        n_real: Real images.
+        sets: Sets of generated images; labels need a single set.
+        n_real: Number of real images.
     """
     if fake_labels is None and real_labels is None:
         return None
@@ -112,15 +112,15 @@ def checked_labels(
 
 
 def real_labels(real: ImageSet, prompts: Prompts, n: int) -> list[Any]:
-    """Return the prompt of each real image, None for one that is not generated for.
+    """Return the prompt of each real image, None for a prompt without generated images.
 
     Args:
-        real: Images that generated ones are compared with, whose batches hold their prompts.
+        real: Real images to compare with, whose batches hold their prompts.
         prompts: Prompts of the generated images.
-        n: Generated images.
+        n: Number of generated images.
 
     Returns:
-        A prompt or None for each; [] where they have none, or too few of any to be compared.
+        A prompt or None for each image; empty if there are no prompts, or too few images of each.
     """
     labels = prompts_of(real, range(len(real)), prompts.are_labels)
     of_real, of_fake = Counter(labels), Counter(prompts.named(range(n)))
@@ -138,16 +138,16 @@ def compare_classes(
     at_most: int | None = None,
     **options: Any,
 ) -> tuple[ClassResult, ...]:
-    """Test each class with one level for all, and diagnose those that differ.
+    """Test each class at one level for all, and diagnose those that differ.
 
     Args:
-        fake: N generated images; or, to be tested alone, features of them [N, D].
-        real: M real ones.
-        fake_labels: The class of each [N].
-        real_labels: The class of each [M]; None for one to be left out.
+        fake: Generated images [N, C, H, W]; or features of them [N, D], which are only tested.
+        real: Real images or features [M, ...].
+        fake_labels: Class of each generated image [N].
+        real_labels: Class of each real image [M]; None for an image to leave out.
         device: Device to compute on.
         seed: Seed of the choice of at most 500 images of a class on each side, and of the tests.
-        at_most: Classes that are diagnosed, none where more than half differ; None for all that do.
+        at_most: Largest number of classes to diagnose, none of them if more than half differ; None for all that differ.
         options: Options of `genmonitor.diagnose`.
 
     Raises:
@@ -182,7 +182,7 @@ def _rows(of: ImageSet | Tensor, indices: Tensor) -> Tensor:
 
 
 def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Choose images of each class up to a number; return their indices, in order, and their classes."""
+    """Choose images of each class up to a number; return their sorted indices and their classes."""
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
     # of a class at most 500: more would not be diagnosed either
     kept = [order[numbers[order] == number][:500] for number in numbers.unique() if number != LEFT_OUT]
@@ -191,7 +191,7 @@ def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def class_finding(results: Results) -> Finding:
-    """Return the finding which classes are wrong and how, and that there is no evidence of the others.
+    """Return the finding of the classes that are wrong, their faults, and the classes without evidence.
 
     Example:
         >>> print(class_finding([ClassResult(label, 50, 50, 0.005 if label == 3 else 0.4) for label in range(10)]))
@@ -219,7 +219,7 @@ def class_finding(results: Results) -> Finding:
 
 
 def surest_first(results: Results) -> list[ClassResult]:
-    """Return classes in the order of their p-values, of equal ones those that are explained best first."""
+    """Return classes in the order of their p-values; ties begin with the best explained."""
     return sorted(results, key=lambda x: (2.0 if x.p is None else x.p, -x.share))
 
 
@@ -237,22 +237,22 @@ def _counted(classes: int) -> str:
 
 
 def with_classes(findings: Sequence[Finding], results: Results, claims: bool = True) -> tuple[Finding, ...]:
-    """Put what was found of classes among the findings about all images together.
+    """Add the finding of classes to the findings about all images together.
 
-    It is the first where some classes are wrong and others are not: a diagnosis of all images together blurs it. That
-    is so only where the p-value of all tests together `claims` a fault.
+    It comes first if only some classes are wrong, since a diagnosis of all images together blurs this. That needs the
+    p-value of all tests together to claim a fault (`claims`).
     """
     at = 0 if claims and {x.differs for x in results} >= {True, False} else 1
     return (*findings[:at], class_finding(results), *findings[at:])
 
 
 def smallest_p(results: Results) -> dict[str, float]:
-    """Return the value that makes a curve, by its key."""
+    """Return the value that has a curve, by its key."""
     return {P_CLASS.key: min(x.p for x in results if x.p is not None)} if results else {}
 
 
 def class_data(results: Results) -> dict[str, dict[str, Any]]:
-    """Return what was found of each class as plain Python, by its label, those that differ most first."""
+    """Return the results of the classes as plain Python by label, the largest difference first."""
     found = {}
     for x in surest_first(results):
         numbers = {"generated": x.n_fake, "real": x.n_real, "p_value": x.p, "differs": x.differs, "verdict": x.verdict}
@@ -261,6 +261,6 @@ def class_data(results: Results) -> dict[str, dict[str, Any]]:
 
 
 def class_table(results: Results) -> Table:
-    """Return what was found of each class as cells to be read, those that differ most first."""
+    """Return the results of the classes as cells of a table, the largest difference first."""
     rows = [[str(x.label), x.n_fake, x.n_real, x.verdict] for x in surest_first(results)]
     return Table(["class", "generated", "real", "against real images of the class"], rows, ["real", "generated"])

@@ -249,7 +249,7 @@ def compare(
         fake_labels: Class or prompt of each generated image [M]; only for a single generated set.
         train: Images [T, C, H, W] that the generator was trained on, to find copies of them. None to find copies of the
             real images that are not compared with.
-        device: To compute on; None for that of `fake`, the CPU where it is not a tensor.
+        device: Device to compute on; None for that of `fake`, or the CPU if `fake` is not a tensor.
         progress: Progress bar for the steps that take long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DisagreementEvaluator: for which prompts a conditional generator differs from the data or from what it was."""
+"""DisagreementEvaluator: finds prompts for which a conditional generator differs from the data or its past."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES
 
 
 class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
-    """Evaluates how far a model's outputs differ from a reference's, and for which prompts.
+    """Evaluates the disagreement of a model's outputs with a reference, by prompt.
 
-    `genmonitor.callbacks.DisagreementMonitor` says what the values are.
+    `genmonitor.callbacks.DisagreementMonitor` explains the values.
 
     Args:
         settings: Settings on which the values depend, such as the prompts.
         output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]; or a name
             for `text_encoder`; None for one-hot labels.
-        prompt_key: For "data", where the prompts of real images are in a batch.
-        batch_size: Samples per call of an encoder.
-        baseline_draws: How often the total is measured with the sides drawn at random, for what chance alone gives.
+        prompt_key: Position of the prompts of real images in a batch, for "data".
+        batch_size: Number of samples per call of an encoder.
+        baseline_draws: Number of random draws of the sides for the baseline of the total.
         prefix: Prefix of log keys and files.
 
     References:
@@ -81,7 +81,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         self._reference = self._current = NO_SAMPLES
 
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
-        """Encode the prompts, fix the kernels' gammas, and encode real images where they are the reference."""
+        """Encode the prompts, fix the kernels' gammas, and encode real images if they are the reference."""
         with comm.all_ranks_or_none():
             self._encode_prompts(probe)
         shape = tuple(probe.shape[1:])
@@ -106,11 +106,11 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     @property
     def needs_first_samples(self) -> bool:
-        """Whether the model's own first samples are the reference and are not there yet."""
+        """True if the model's first samples are the reference and are still missing."""
         return self.reference != "data" and not len(self._reference.features)
 
     def take_first_samples(self, samples: Samples, comm: Collective) -> None:
-        """Encode the samples that later ones are compared with."""
+        """Encode the samples to compare later ones with."""
         self._reference = self._gathered(samples.images, samples.indices, comm)
 
     def update(self, samples: Samples) -> None:
@@ -119,7 +119,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         self._range.look(self._real_probe, samples.images)
 
     def compute(self, comm: Collective) -> DisagreementEvaluation:
-        """Return the eigenvalues and their total, and the prompts that they are about."""
+        """Return the eigenvalues, their total and the prompts that they are about."""
         if not len(self._reference.features):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._trimmed(self._current.gathered(comm)), self._reference
@@ -130,7 +130,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         return DisagreementEvaluation(values, found, current, reference, distances, notes=self._range.items)
 
     def _disagreement(self, *sides: SampleSet) -> Disagreement:
-        """Split the model's side from the reference's, and from what chance alone gives."""
+        """Compare the model with the reference, and with the baseline of chance."""
         outputs = [side.features.to(sides[0].features) for side in sides]
         prompts = [self._prompts_of(side.indices.to(outputs[0].device)) for side in sides]
         names, of_reference = (self.prompts.named(side.indices.tolist()) for side in sides)
@@ -152,7 +152,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         return replace(found, p=p, prompt_p=prompt_p, by_chance=[ByChance.of(split(1, sides)) for sides in drawn])
 
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
-        """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""
+        """Keep the samples to compare with next; return a finding if prompts moved away from the data."""
         self._range.commit()
         if self.reference == "previous":
             self._reference = evaluation.current
@@ -161,30 +161,30 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         return self.tracker.alerts(evaluation.distances, history[-1])
 
     def values(self) -> list[ValueSpec]:
-        """Return the declarations of total, modes and, against real images, each prompt's distance."""
+        """Return the declarations of total, modes and, against real images, the distance of each prompt."""
         return [*self._values.specs, *self.tracker.specs().values()]
 
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
+        """Return findings of the prompts that moved away from the data, and of the size of the disagreement."""
         record, differing = history[-1], evaluation.found.differing
         return (*self.tracker.findings(record), text.disagreement_finding(record, differing, self._values.against))
 
     def presenter(self) -> text.DisagreementPresenter:
-        """Return what shows modes and prompts."""
+        """Return the presenter of modes and prompts."""
         of = self._values
         return text.DisagreementPresenter(self.prompts, of.against, self._value_range, of.specs)
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is needed to evaluate the same again."""
+        """Return the data needed to repeat an evaluation."""
         compared = {"reference": self.reference, "reference_samples": len(self._reference.features)}
         return super().manifest() | compared
 
     def comparable_settings(self) -> dict[str, Any]:
-        """Return what must be the same for values to be compared, as plain Python."""
+        """Return the settings that must agree for comparable values, as plain Python."""
         return super().comparable_settings() | self._encoder_names()
 
     def fit_state(self) -> dict[str, Any]:
-        """Return the kernels' gammas, and the model's own samples where they are the reference."""
+        """Return the kernels' gammas, and the model's own samples if they are the reference."""
         value_range = None if self._value_range is None else list(self._value_range)
         state = super().fit_state() | {"range": value_range}
         if self.reference != "data" and not self.needs_first_samples:
@@ -195,7 +195,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         return state
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `fit_state` returned."""
+        """Take over the result of `fit_state`."""
         super().load_fit_state(state)
         if state["range"] is not None:
             self._value_range = (state["range"][0], state["range"][1])
@@ -210,7 +210,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         self._reference = NO_SAMPLES
 
     def _choose_for_gamma(self, real: ImageSet, shape: tuple[int, ...]) -> tuple[ImageSet | None, tuple[str, ...]]:
-        """Choose any real images, where a kernel takes its gamma from them."""
+        """Choose arbitrary real images, from which a kernel takes its gamma."""
         if self.kernel.gamma is not None or not self.kernel.takes_gamma:
             return None, ()
         try:
@@ -237,7 +237,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         return self._trimmed(self._sample_set(images, indices).gathered(comm))
 
     def _trimmed(self, found: SampleSet) -> SampleSet:
-        """Return a set with no more samples to show than one process would have kept."""
+        """Return a set with the number of samples to show that a single process would keep."""
         some = self._first_of_prompts(found.shown_indices)
         return replace(found, shown=found.shown[some], shown_indices=found.shown_indices[some])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityEvaluator: how varied a generator is, and how much of that its prompts explain where it has any."""
+"""DiversityEvaluator: measures the variety of a generator and the part of it that its prompts explain."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ MODES, ENDS = 5, 5
 
 
 class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
-    """Evaluates how varied generated images are and, of a conditional generator, how much of that its prompts explain.
+    """Evaluates the variety of generated images and, for a conditional generator, the part that prompts explain.
 
-    `genmonitor.callbacks.DiversityMonitor` says what the values are.
+    `genmonitor.callbacks.DiversityMonitor` explains the values.
 
     Args:
         settings: Settings on which the values depend; None for the defaults of `DiversitySettings`.
         output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]; or a name
             for `text_encoder`; None for one-hot labels.
-        extra_metrics: Further torchmetrics, fed with the features.
-        batch_size: Samples per call of an encoder.
+        extra_metrics: Further torchmetrics, which get the features.
+        batch_size: Number of samples per call of an encoder.
         prefix: Prefix of log keys and files.
 
     References:
@@ -101,7 +101,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         return require_fitted(self._metric, type(self).__name__)
 
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
-        """Encode the prompts, fix the kernels' gammas, and encode real images where there are any."""
+        """Encode the prompts, fix the kernels' gammas, and encode real images if there are any."""
         with comm.all_ranks_or_none():
             self._encode_prompts(probe)
             subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
@@ -139,7 +139,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             self._fidelity.update(self._outputs)
 
     def compute(self, comm: Collective) -> DiversityEvaluation:
-        """Return the scores, and the samples that show the model's own modes."""
+        """Return the scores and the samples that show the modes of the model."""
         try:
             return self._compute(comm)
         finally:  # samples may take more memory than the model
@@ -186,12 +186,12 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     ) -> dict[str, float]:
         """Return the standard errors of the scores over draws of the samples, by a jackknife that leaves out groups.
 
-        Bootstrap draws would repeat samples, which lowers the number of modes. Empty for kernels whose covariance takes
-        too long to decompose so often.
+        Bootstrap draws would repeat samples, which lowers the number of modes. The result is empty for kernels whose
+        covariance takes too long to decompose repeatedly.
 
         Args:
-            samples: All of them, in every process.
-            comm: The processes that share the groups; None for this one alone.
+            samples: All samples, in every process.
+            comm: Processes that share the groups; None for this process alone.
             progress: Progress bar over the groups.
         """
         comm = comm or SingleProcess()
@@ -225,19 +225,19 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._metric = None
 
     def values(self) -> list[ValueSpec]:
-        """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
+        """Return the declarations of the scores, the spread of each prompt and the extra metrics."""
         given = self.prompts is not None, self._measures_pairs, self.calibration is not None
         fidelity, spread = text.FIDELITY if self._share_a_space else (), self.tracker.specs()
         scores = text.diversity_values(self.n_samples, *given)
         return [*scores, *fidelity, *spread.values(), *self._extra.specs]
 
     def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return the prompts that lost their variety or may be ignored, and how varied samples are."""
+        """Return findings of prompts that lost their variety or may be ignored, and of the variety of samples."""
         ignored = text.ignored_prompts(evaluation.followed, self._by_prompt.distinct)
         return (*self.tracker.findings(history[-1]), *ignored, text.state(history[-1], self.n_samples))
 
     def presenter(self) -> text.DiversityPresenter:
-        """Return what shows the samples and their modes."""
+        """Return the presenter of the samples and their modes."""
         return text.DiversityPresenter(self.prompts, self._value_range)
 
     def write_artifacts(self, folder: Path) -> None:
@@ -247,7 +247,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             self.calibration.save(folder / self._calibration_file())
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is needed to evaluate the same again."""
+        """Return the data needed to repeat an evaluation."""
         calibration = None if self.calibration is None else self._calibration_file()
         return super().manifest() | {"calibration": calibration}
 
@@ -257,7 +257,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     @property
     def _share_a_space(self) -> bool:
-        """Whether images and prompts can be compared, as both encoders state: those of one CLIP or SigLIP can."""
+        """True if both encoders declare a common space of images and prompts, as those of one CLIP or SigLIP do."""
         spaces = {getattr(encoder.encoder, "space", None) for encoder in (self._output_encoder, self._prompt_encoder)}
         return len(spaces) == 1 and None not in spaces and len(self._by_prompt.distinct) > 1
 
@@ -266,12 +266,12 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         return prompt_fidelity(outputs, self._prompt_rows[first].to(outputs), self._by_prompt.numbers(indices))
 
     def _clip_score_of(self, subset: ImageSet, features: Tensor, comm: Collective) -> float | None:
-        """Return CLIPScore of all real images with their captions, None where they have none.
+        """Return CLIPScore of all real images with their captions; None without captions.
 
         Args:
             subset: Real images.
             features: Features of the samples of this process.
-            comm: The processes that evaluate together.
+            comm: Processes that evaluate together.
         """
         cosines = torch.empty(0, dtype=torch.float64, device=features.device)
         with comm.all_ranks_or_none():
@@ -282,13 +282,13 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         return 100 * float(cosines.mean()) if len(cosines) else None
 
     def _scores(self, computed: Mapping[str, Tensor]) -> Sequence[str]:
-        """Name the scores among what the metric computes, without prompts those of the outputs alone."""
+        """Name the scores that the metric computes; without prompts only those of outputs."""
         if self.prompts is None:
             return text.OF_OUTPUTS
         return [name for name, value in computed.items() if value.ndim == 0 and name not in COVARIANCES]
 
     def _size(self, kernel: Kernel, dim: int) -> int:
-        """Return the number of features that a kernel makes of so many."""
+        """Return the number of explicit features of a kernel."""
         return 2 * (self.num_features or 0) if kernel.takes_gamma else dim
 
     def _given_prompts_of(self, indices: Tensor) -> Tensor | None:
@@ -301,7 +301,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         return f"{self.prefix}_w1kp_calibration.pt"
 
     def _choose_real(self, real: ImageSet, shape: tuple[int, ...]) -> tuple[ImageSet | None, tuple[str, ...]]:
-        """Choose real images; those that were not given only where they would do."""
+        """Choose real images; images that the user did not give only if they fit."""
         try:
             subset = real.to_compare(self.n_samples, self.seed, shape)
             check_neighbors(len(subset), self.n_samples)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluator: measures a generator by its samples; and one evaluation of it, in a Trainer, a loop or a command."""
+"""Evaluator: measures a generator by its samples, in a Trainer, a loop or a command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NotFittedError(RuntimeError):
 
 
 def require_fitted(fitted: _T | None, name: str) -> _T:
-    """Return what `fit` found; raise NotFittedError before it."""
+    """Return the result of `fit`; raise NotFittedError before it."""
     if fitted is None:
         raise NotFittedError(f"Expected a fitted {name}. Call `fit` with real images first.")
     return fitted
@@ -48,7 +48,7 @@ class SettingsChangedError(ValueError):
     """A saved state was made with other settings, so its values cannot be compared with new ones.
 
     Attributes:
-        names: The settings that differ.
+        names: Names of the settings that differ.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class SettingsChangedError(ValueError):
 
 @contextmanager
 def at_most_threads(count: int | None) -> Iterator[None]:
-    """Compute on no more than `count` threads inside the block; None for as many as before."""
+    """Compute on at most `count` threads inside the block; None changes nothing."""
     before = torch.get_num_threads()
     torch.set_num_threads(before if count is None else min(before, count))
     try:
@@ -74,11 +74,11 @@ def check_same_settings(current: Mapping[str, Any], saved: Mapping[str, Any]) ->
 
 
 def agreed_signature(own: list[float] | None, comm: Collective) -> tuple[list[float] | None, tuple[str, ...]]:
-    """Return process zero's signature of real images, and a note where other processes have others.
+    """Return process zero's signature of real images, and a note if other processes have different ones.
 
     Args:
-        own: That of this process's, None where it has none.
-        comm: The processes that evaluate together.
+        own: Signature of this process's images; None if it has none.
+        comm: Processes that evaluate together.
 
     Raises:
         FailedElsewhereError, ValueError: If some have images and others none.
@@ -93,7 +93,7 @@ def agreed_signature(own: list[float] | None, comm: Collective) -> tuple[list[fl
 
 @contextmanager
 def reading_state(owner: str) -> Iterator[None]:
-    """Refuse a saved state that is not whole, naming whose it is."""
+    """Refuse an incomplete saved state, naming its owner."""
     try:
         yield
     except SettingsChangedError:
@@ -107,16 +107,16 @@ def reading_state(owner: str) -> Iterator[None]:
 
 
 class Evaluator(ABC, Generic[EvaluationT]):
-    """Measures a generator by its samples: fitted once to real images, then run as often as wanted.
+    """Measures a generator by its samples: fitted once to real images, then run any number of times.
 
     A subclass implements `fit`, `update` and `compute`. It may declare its `values`, return `findings`, and have a
-    `presenter` that shows more than these.
+    `presenter` for tables and pictures.
 
     Args:
-        n_samples: Generated images per evaluation.
+        n_samples: Number of generated images per evaluation.
         prefix: Prefix of log keys and files.
         settings: Settings on which the values depend; None for `n_samples` alone.
-        objects: The arguments given that no manifest can hold, such as networks, by name; None for one left out.
+        objects: Arguments that a manifest cannot hold, such as networks, by name; None for one that was not given.
     """
 
     prompts: Prompts | None = None
@@ -136,12 +136,12 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     @abstractmethod
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
-        """Fix what stays fixed for a run, or keep what a saved state fixed. Every process calls it.
+        """Fix all that is constant for a run, or keep it from a saved state. Every process calls it.
 
         Args:
             real: Source of the real images.
             probe: Some generated images [n, C, H, W], on the device to evaluate on.
-            comm: The processes that evaluate together.
+            comm: Processes that evaluate together.
             progress: Progress bar for the steps that take long.
 
         Raises:
@@ -150,57 +150,57 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     @abstractmethod
     def update(self, samples: Samples) -> None:
-        """Take in this process's samples, without talking to other processes."""
+        """Add this process's samples, without communication."""
 
     @abstractmethod
     def compute(self, comm: Collective) -> EvaluationT:
-        """Return what the samples of all processes give. Every process calls it, once `update` succeeded on all."""
+        """Return the evaluation of all samples. Every process calls it, once `update` succeeded on all."""
 
     @property
     def needs_first_samples(self) -> bool:
-        """Whether `take_first_samples` must be called after `fit`, for a model that is compared with itself."""
+        """True if `take_first_samples` must be called after `fit`, to compare a model with itself."""
         return False
 
     def take_first_samples(self, samples: Samples, comm: Collective) -> None:
-        """Take in this process's part of the samples that later ones are compared with. Every process calls it."""
+        """Add this process's part of the samples to compare later ones with. Every process calls it."""
 
     def commit(self, evaluation: EvaluationT, history: History) -> list[Finding]:
-        """Take note that an evaluation succeeded on every process; return the findings that deserve an alert.
+        """Record that an evaluation succeeded on every process; return the findings that deserve an alert.
 
-        Where this fails on one process, no process keeps what it changed, see `commit_evaluation`.
+        If this fails on one process, the changes on all processes are undone, see `commit_evaluation`.
 
         Args:
-            evaluation: What was found.
-            history: All records, that of this evaluation the last.
+            evaluation: Evaluation that succeeded.
+            history: All records; the last is that of this evaluation.
         """
         return []
 
     def networks(self) -> Mapping[str, nn.Module]:
-        """Return the networks that `fit` freezes, by the argument that they came by."""
+        """Return the networks that `fit` freezes, by the name of their argument."""
         return {}
 
     def moved_networks(self) -> Mapping[str, nn.Module]:
-        """Return the networks that `fit` moves to the samples' device, by the argument that they came by."""
+        """Return the networks that `fit` moves to the samples' device, by the name of their argument."""
         return self.networks()
 
     def reuse(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        """Let `fit` keep what a run of the same settings fixed.
+        """Let `fit` reuse the fixed values of a run with the same settings.
 
         Args:
             manifest: Manifest of that run.
-            folder: Where the files are that the manifest names.
+            folder: Folder with the files that the manifest names.
         """
 
     def repeat(self, values: Mapping[str, float]) -> None:
-        """Measure the next samples as those were measured that gave `values`."""
+        """Measure the next samples in the same way as those of `values`."""
 
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
 
     def threads(self) -> AbstractContextManager[None]:
-        """Return a block that computes on no more threads than there were free processors at the first use.
+        """Return a context that computes on at most as many threads as there were free processors at the first use.
 
-        On busy processors threads wait for each other: decompositions take ten times as long on two as on one.
+        On busy processors threads wait for each other: decompositions take ten times as long on two threads as on one.
         """
         if self.processors is None and torch.get_num_threads() > 1:
             self.processors = free_processors()
@@ -209,54 +209,54 @@ class Evaluator(ABC, Generic[EvaluationT]):
     # what it declares
 
     def values(self) -> Sequence[ValueSpec]:
-        """Return the declarations of its values, once fitted; one that is not declared has a plain axis of its own."""
+        """Return the declarations of its values, once fitted; a value without one has a plain axis of its own."""
         return ()
 
     def findings(self, evaluation: EvaluationT, history: History) -> tuple[Finding, ...]:
-        """Return what an evaluation found, the finding to look at first before the others.
+        """Return the findings of an evaluation, the main one first.
 
         Args:
-            evaluation: What was measured.
-            history: All records, that of this evaluation the last.
+            evaluation: Evaluation with its values.
+            history: All records; the last is that of this evaluation.
         """
         return ()
 
     def presenter(self) -> Presenter[EvaluationT]:
-        """Return what shows its evaluations, once fitted."""
+        """Return the presenter of its evaluations, once fitted."""
         return Presenter()
 
     # what makes it reproducible
 
     def write_artifacts(self, folder: Path) -> None:
-        """Write the files that manifests refer to. Rank zero alone calls it, once fitted."""
+        """Write the files that manifests refer to. Only rank zero calls it, once fitted."""
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is needed to evaluate the same again."""
+        """Return the data needed to repeat an evaluation."""
         return {}
 
     def unserializable_args(self) -> list[str]:
-        """Name the arguments given that no manifest can hold."""
+        """Name the given arguments that a manifest cannot hold."""
         return [name for name, value in self.objects.items() if value is not None]
 
     # state
 
     def comparable_settings(self) -> dict[str, Any]:
-        """Return what must be the same for values to be compared, as plain Python."""
+        """Return the settings that must agree for comparable values, as plain Python."""
         return self.settings.to_manifest()
 
     def fit_state(self) -> dict[str, Any]:
-        """Return what is fixed for the run and what the next evaluation depends on: tensors and plain Python."""
+        """Return the fixed values of the run and the state for the next evaluation: tensors and plain Python."""
         return {}
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `fit_state` returned, saved with the same settings."""
+        """Take over the result of `fit_state`, saved with the same settings."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return tensors and plain Python only."""
+        """Return the state as tensors and plain Python."""
         return {"settings": self.comparable_settings(), "fit": self.fit_state(), "processors": self.processors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a saved state; what is fixed for a run then stays fixed.
+        """Take over a saved state; the values fixed for the run stay fixed.
 
         Raises:
             SettingsChangedError: If it was saved with other settings; nothing is taken over then.
@@ -269,16 +269,16 @@ class Evaluator(ABC, Generic[EvaluationT]):
 def run_evaluation(
     evaluator: Evaluator[EvaluationT], draw: Callable[[], Samples], comm: Collective, seed: int
 ) -> tuple[Samples, EvaluationT]:
-    """Draw samples and evaluate them; where one process fails, every one raises.
+    """Draw samples and evaluate them; if one process fails, every process raises.
 
     Args:
-        evaluator: Fitted.
-        draw: Gives this process's samples.
-        comm: The processes that evaluate together.
+        evaluator: Fitted evaluator.
+        draw: Function that returns this process's samples.
+        comm: Processes that evaluate together.
         seed: Seed of the random numbers that a metric may draw; the caller's random states are restored.
 
     Returns:
-        This process's samples and what those of all gave, with `sampling_seconds` and `metric_seconds`.
+        This process's samples, and the evaluation of all samples with `sampling_seconds` and `metric_seconds`.
 
     Raises:
         StopEvaluation: On every process, if the training around it was told to stop.
@@ -295,9 +295,9 @@ def run_evaluation(
 def commit_evaluation(
     evaluator: Evaluator[EvaluationT], evaluation: EvaluationT, history: History, comm: Collective
 ) -> list[Finding]:
-    """Commit an evaluation on every process; where one fails, every evaluator is as it was, and every process raises.
+    """Commit an evaluation on every process; if one fails, every evaluator is restored and every process raises.
 
-    Put back are the evaluator's attributes and those of the objects that it holds, see `Snapshot`.
+    This restores the attributes of the evaluator and of the objects that it holds, see `Snapshot`.
     """
     before = Snapshot({"evaluator": evaluator}, tensor_bytes=None)
     try:
@@ -311,7 +311,7 @@ def commit_evaluation(
 def evaluate_fitted(
     evaluator: Evaluator[EvaluationT], samples: Samples, seed: int = 0, comm: Collective | None = None
 ) -> EvaluationT:
-    """Evaluate this process's generated images with an evaluator that is fitted; return values and findings."""
+    """Evaluate this process's generated images with a fitted evaluator; return values and findings."""
     evaluation = _measured(evaluator, samples, seed, comm or SingleProcess())
     return replace(evaluation, findings=evaluator.findings(evaluation, [evaluation.values]))
 

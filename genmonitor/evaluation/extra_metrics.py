@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extra metrics of the user's, fed from the same samples."""
+"""Extra metrics of the user, which get the same samples."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ BATCH = 100
 
 
 class ExtraMetrics:
-    """Metrics that an evaluation adds to its own; one that fails is left out of the evaluation and stops nothing.
+    """Metrics that an evaluation adds to its own; a metric that fails is skipped in that evaluation.
 
-    They get images [n, C, H, W] or, from an evaluation that encodes these, features [n, d]. A metric whose `update`
-    requires `real`, or `reference`, gets both sides, the real one only once if it keeps it across resets. Another, such
-    as the Inception score, gets the generated side, and features of the prompts too if it takes `prompts`.
-    torchmetrics' own Inception network expects three channels, in 0..255 or with `normalize=True` in [0, 1]: images are
-    given so. Any other metric gets them as they are.
+    They get images [n, C, H, W] or, if the evaluation encodes images, features [n, d]. A metric whose `update` requires
+    `real` or `reference` gets both sides, the real one only once if it keeps it across resets. Other metrics, such as
+    the Inception score, get the generated side, and features of the prompts if they take `prompts`. Images are
+    converted for the Inception network of torchmetrics: three channels, in 0..255 or, with `normalize=True`, in [0, 1].
+    Any other metric gets them unchanged.
 
     Args:
-        metrics: A MetricCollection, or a dictionary of metrics.
-        of: What they are fed with, "images" or "features".
+        metrics: MetricCollection, or dictionary of metrics.
+        of: Input of the metrics, "images" or "features".
 
     Attributes:
         specs: Declarations of the values of the last `compute`.
@@ -62,12 +62,12 @@ class ExtraMetrics:
 
         Args:
             probe: Generated images [N, C, H, W], or features [N, d].
-            real: Real ones; their range is that of all images. None where there are none.
-            prompts: Features of the probe's prompts [N, e], where it has some.
-            own: Values of the evaluator, whose keys are taken.
+            real: Real images, which define the value range; None if there are none.
+            prompts: Features of the probe's prompts [N, e], if any.
+            own: Values of the evaluator, whose keys are reserved.
 
         Raises:
-            ValueError: If a metric does not take them, or its values could have the keys of the evaluator's own.
+            ValueError: If a metric does not accept them, or its values could have keys of the evaluator.
         """
         self._check_names(own)
         self._has_real = set()
@@ -87,7 +87,7 @@ class ExtraMetrics:
         self._has_real = set()
 
     def update(self, samples: Tensor, real: Tensor | None, prompts: Tensor | None = None) -> None:
-        """Give each metric this process's generated and real samples, in place of those of the last evaluation."""
+        """Give each metric this process's generated and real samples, replacing those of the last evaluation."""
         self._failed = set()
         for name, metric in self._metrics.items():
             try:
@@ -99,7 +99,7 @@ class ExtraMetrics:
                 self._fail(name)
 
     def _check_names(self, own: Iterable[ValueSpec]) -> None:
-        """Refuse names whose values, `name` or `name_key`, could be taken for the evaluator's own."""
+        """Refuse names whose values, `name` or `name_key`, could be confused with those of the evaluator."""
         keys = [spec.key for spec in own]
         for name in self._metrics:
             if any(key == name.lower() or key.startswith(f"{name.lower()}_") for key in keys):
@@ -111,11 +111,11 @@ class ExtraMetrics:
         """Compute each metric that succeeded on every process.
 
         Args:
-            comm: The processes that evaluate together.
+            comm: Processes that evaluate together.
 
         Returns:
-            Lower-case name to value; a metric that returns a mean and a deviation gives `name` and `name_std`, one that
-            returns a dictionary `name_key` for each number in it.
+            Values by lower-case name. A metric that returns a mean and a deviation gives `name` and `name_std`, one
+            that returns a dictionary gives `name_key` for each number in it.
         """
         out: dict[str, float] = {}
         self.specs = []
@@ -174,14 +174,14 @@ class ExtraMetrics:
 
 
 def _check_width(metric: Any) -> None:
-    """Refuse a kernel whose gamma would come from the first generated samples, which say little."""
+    """Refuse a kernel whose gamma would come from the first generated samples, which are not representative."""
     kernel = getattr(metric, "kernel", None)
     if isinstance(kernel, Kernel) and kernel.takes_gamma and kernel.gamma is None:
         raise ValueError(f"{kernel!r} has no gamma. Give it one.")
 
 
 def _reset_both_sides(metric: Any) -> None:
-    """Empty a metric, the real side too where `reset` keeps it."""
+    """Empty a metric, including a real side that `reset` keeps."""
     if getattr(metric, "reset_real_features", True):
         metric.reset()
         return
@@ -193,7 +193,7 @@ def _reset_both_sides(metric: Any) -> None:
 
 
 def _declared(name: str, metric: Any) -> list[tuple[ValueSpec, float]]:
-    """Compute a metric; return its values with what it says of them."""
+    """Compute a metric; return its values with their declarations."""
     value, higher = metric.compute(), metric.higher_is_better
     better: Better | None = None if higher is None else "high" if higher else "low"
     if isinstance(value, (tuple, list)):

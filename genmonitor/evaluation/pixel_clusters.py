@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RegionEvaluator: which region of the image a generator gets wrong."""
+"""RegionEvaluator: finds the regions of the image that a generator gets wrong."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ DIAGNOSED = 100
 
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):
-    """Finds groups of pixels that belong together and evaluates how well each group's distribution is met.
+    """Finds regions of pixels that vary together and evaluates how close each region is to real images.
 
-    `genmonitor.callbacks.PixelClusterMonitor` says what the values are.
+    `genmonitor.callbacks.PixelClusterMonitor` explains the values.
 
     Args:
         settings: Settings on which the values depend; None for the defaults of `RegionSettings`.
-        extra_metrics: Further torchmetrics fed from the same samples.
-        fault_models: What the diagnosis tries, see `genmonitor.diagnose`; None for the usual kinds.
-        readings: The statistics of images that it compares, likewise.
-        site_encoder: Callable or Module from images to maps [n, c, h, w]: the sites are then the map's.
-        batch_size: Images per call of `site_encoder`.
+        extra_metrics: Further torchmetrics, which get the same samples.
+        fault_models: Kinds of faults that the diagnosis tries, see `genmonitor.diagnose`; None for the default ones.
+        readings: Statistics of single images that the diagnosis compares; None for the default ones.
+        site_encoder: Callable or Module from images to maps [n, c, h, w], whose sites are clustered instead.
+        batch_size: Number of images per call of `site_encoder`.
         prefix: Prefix of log keys and files.
-        prompts: Sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
+        prompts: Prompts, where sample i has prompt i modulo their number; None for no prompts.
 
     Attributes:
-        diagnoses: What was wrong at the last one, and when the next is due.
-        of_classes: P-value of classes that somebody else tests, by its key; empty for none.
+        diagnoses: Faults of the last diagnosis, and the schedule of the next.
+        of_classes: P-value of classes tested elsewhere, by its key; may be empty.
 
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
@@ -123,7 +123,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     @property
     def fitted(self) -> Fitted:
-        """What `fit` made: the regions, the real images of this process and their metrics."""
+        """Result of `fit`: the regions, the real images of this process and their metrics."""
         return require_fitted(self._fitted, type(self).__name__)
 
     @property
@@ -137,7 +137,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     @property
     def partition(self) -> PixelPartition | None:
-        """The regions: found ones, or those given; None before they are known."""
+        """The regions, found or given; None before they are known."""
         return self.settings.partition if self._regions is None else self._regions.partition
 
     @property
@@ -147,11 +147,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     @property
     def baseline(self) -> dict[str, Band]:
-        """What real images get in place of generated ones, by value; empty before it is known."""
+        """Values of real images in place of generated ones, by value; empty before they are known."""
         return {} if self._regions is None else self._regions.baseline
 
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
-        """Find gamma, regions and baseline, or keep what a saved state fixed for the same images."""
+        """Find gamma, regions and baseline, or keep those of a saved state for the same images."""
         messages: tuple[str, ...] = ()
         with comm.all_ranks_or_none():
             split = self._finder.split(real)
@@ -194,7 +194,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._range.look(fitted.real, images)
 
     def compute(self, comm: Collective) -> RegionEvaluation:
-        """Return the values of image and regions, the extra metrics and the baseline's medians."""
+        """Return the values of image and regions, the extra metrics and the medians of the baseline."""
         with self._threads(self.fitted.real):
             found = self.fitted.metrics.compute(comm)
         keys, values, p, fake, real = self._values, found.values, found.p, found.fake, found.real
@@ -227,7 +227,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return RegionEvaluation(values, found.influence, diagnosed, classes, between, look, notes=notes)
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
-        """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
+        """Keep the best values and the faults; return findings of copies and of each region that got worse."""
         self._range.commit()
         record = history[-1]
         ratios, scores = self._tracked(record)
@@ -243,7 +243,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return [*self._values.specs, *([P_CLASS] if self._real_labels else []), *self._extra.specs]
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return what is wrong where, by the last diagnosis there was, then what was found of each region."""
+        """Return the findings of the last diagnosis, then those of each region."""
         says, record = self._findings, history[-1]
         verdict, *others = says.find(history)
         recovered = self._tracker.findings_of_recovered(says.area, says.values.error_ratio)
@@ -257,28 +257,28 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return found if news is None else (replace(news, since=record.get("epoch")), *found)
 
     def presenter(self) -> RegionPresenter:
-        """Return what shows the regions."""
+        """Return the presenter of the regions."""
         return RegionPresenter(self.fitted, self.prompts, self._take_cka)
 
     def write_artifacts(self, folder: Path) -> None:
-        """Write the partition, and which real images are compared with."""
+        """Write the partition, and the indices of the real images to compare with."""
         names = self._files()
         self.fitted.regions.partition.save(folder / names["partition"])
         write_json(folder / names["real"], self.fitted.real_origin)
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is fixed for the run and the names of the files that `write_artifacts` writes."""
+        """Return the fixed values of the run and the names of the files of `write_artifacts`."""
         return {**self.fitted.regions.to_manifest(), "real_signature": list(self._data), **self._files()}
 
     def fit_state(self) -> dict[str, Any]:
-        """Return what is fixed for the run: tensors and plain Python."""
+        """Return the fixed values of the run: tensors and plain Python."""
         if self._regions is None:
             return {}
         fixed = {"regions": self._regions.state_dict(), "data": list(self._data)}
         return fixed | {"tracker": self._tracker.state_dict(), "diagnoses": self.diagnoses.state_dict()}
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `fit_state` returned."""
+        """Take over the result of `fit_state`."""
         if state:
             self._regions = Regions.from_state(state["regions"], self.settings.kernel)
             self._data = list(state["data"])
@@ -286,22 +286,22 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             self.diagnoses.load_state_dict(state["diagnoses"])
 
     def moved_networks(self) -> dict[str, nn.Module]:
-        """Return the encoder of sites if it is a Module: it may be a part of the trained one."""
+        """Return the encoder of sites if it is a Module, which may be part of the trained one."""
         encoder = self.to_sites.encoder
         return {"site_encoder": encoder} if isinstance(encoder, nn.Module) else {}
 
     def reuse(self, manifest: Mapping[str, Any], folder: Path) -> None:
-        """Let `fit` keep the regions of a run of the same settings, if its images are the same."""
+        """Let `fit` keep the regions of a run with the same settings and images."""
         partition, stability = PixelPartition.load(folder / manifest["partition"]), dict(manifest["stability"])
         found = Regions(partition, self.settings.kernel, linkage=manifest["linkage"], stability=stability)
         self._reused = found, list(manifest["real_signature"])
 
     def repeat(self, values: Mapping[str, float]) -> None:
-        """Diagnose the next samples if those of `values` were: the tests that `p` adjusts for depend on it."""
+        """Diagnose the next samples if those of `values` were diagnosed, since the tests behind `p` depend on it."""
         self._diagnosed = "spread" in values
 
     def look_for_copies_of(self, train: Tensor) -> None:
-        """Look for copies of these images [n, C, H, W] rather than of those that `fit` took."""
+        """Find copies of these images [n, C, H, W] instead of those that `fit` took."""
         known = NearestImages.among(train.cpu().float(), [*range(len(train))], self.fitted.real)
         self._fitted = replace(self.fitted, nearest=known)
 
@@ -311,13 +311,13 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._tracker, self.diagnoses = RegionTracker(), Diagnoses(self.settings.diagnose_every)
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
-        """Return the context in which images of this shape [n, C, H, W] are compared: small ones on one thread."""
+        """Return the context for comparing images of this shape [n, C, H, W]; small ones use one thread."""
         work = max(work, self.n_samples**2 * images.shape[1:].numel())
         # multiplications of two numbers in the largest product of matrices below which one thread computes: 30 ms of it
         return at_most_threads(1 if work < 1e9 and self.to_sites.encoder is None else None)
 
     def _find_faults(self, fake: Tensor, real: Tensor, comm: Collective) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
-        """Diagnose images, and their classes where samples have labels."""
+        """Diagnose images, and their classes if samples have labels."""
         indices = comm.gather_rows(self._indices).tolist()
         with self._threads(fake):
             diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices), comm)
@@ -343,12 +343,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return diagnose(fake[:most], real[:most], skip_failing=True, **numbers, **self._how)
 
     def _look(self, fake: Tensor, real: Tensor, values: Mapping[str, float]) -> Look:
-        """Compare how samples look with those of the best evaluation."""
+        """Compare the readings of samples with those of the best evaluation."""
         ratio, settings = values[self._values.error_ratio[IMAGE]], self.settings
         return self._tracker.look(fake, real, ratio, settings.seed, settings.aligned)
 
     def _tracked(self, record: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the error ratios of image and regions, and by how many standard errors each region is better."""
+        """Return the error ratios of image and regions, and the improvement of each region in standard errors."""
         keys = self._values
         ratios = {name: record[key] for name, key in keys.error_ratio.items()}
         scores = {name: record[key] for name, key in keys.vs_best.items() if name != IMAGE and key in record}
@@ -371,19 +371,19 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return compare_classes(fake, real, *labels, fake.device, at_most=3, **self._how)
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
-        """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
+        """Find the regions. The CKA matrix, which may be large, stays on this process until it is drawn."""
         earlier, images = self._reused or (None, [])
         found = self._finder.find(split, device, progress, earlier if images == split.signature() else None)
         self._cka = found.cka
         return replace(found, cka=None)
 
     def _take_cka(self) -> Tensor | None:
-        """Return the CKA matrix, which may be large, and free it: it is drawn once."""
+        """Return the CKA matrix, which may be large, and free it, since it is drawn once."""
         cka, self._cka = self._cka, None
         return cka
 
     def _check_images(self, probe: Tensor, real: Tensor) -> tuple[str, ...]:
-        """Refuse generated images that cannot be compared with the real ones; return what to say of others."""
+        """Refuse generated images that cannot be compared with the real ones; return notes on the others."""
         if probe.shape[1:] != real.shape[1:]:
             raise ValueError(
                 f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "

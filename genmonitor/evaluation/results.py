@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of an evaluator, and the presenter that shows them."""
+"""Results of an evaluator, and their presenter."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ History = list[Record]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What one evaluation found; an evaluator may add to it what its figures show.
+    """Result of one evaluation; a subclass may add data for figures.
 
     Attributes:
-        values: By key, without prefix.
-        notes: Sentences that the user should read.
-        findings: The one to look at first is the first.
+        values: Values by key, without prefix.
+        notes: Notes for the user, in sentences.
+        findings: Findings, the main one first.
     """
 
     values: dict[str, float]
@@ -57,12 +57,12 @@ EvaluationT = TypeVar("EvaluationT", bound=Evaluation)
 
 @dataclass(frozen=True)
 class FitReport:
-    """What `fit` has to say.
+    """Report of `fit`.
 
     Attributes:
-        notes: Sentences that the user should read.
-        comparable: True if values are comparable with those of before; if not, the history starts over.
-        messages: What was found, nothing to worry about.
+        notes: Notes for the user, in sentences.
+        comparable: True if values are comparable with earlier ones; if not, the history starts over.
+        messages: Information that is no warning.
     """
 
     notes: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class FitReport:
 
 @dataclass(frozen=True)
 class Alert:
-    """A finding that somebody should look at: a line for the title, and a text that says what was found."""
+    """A finding that deserves attention: a title of one line, and a text."""
 
     title: str
     text: str
@@ -80,13 +80,13 @@ class Alert:
 
 @dataclass(frozen=True, eq=False)
 class ShownImages:
-    """Some images for people to look at, one by one.
+    """Images to show one by one.
 
     Attributes:
-        tiles: RGB in [0, 1], [n, H, W, 3].
-        captions: Captions of each, such as its prompt; empty where there is nothing to say.
-        nearest: The real image most similar to each, as `tiles`; None where none was looked for.
-        distances: How far that is, as a multiple of what is usual between real images.
+        tiles: RGB images [n, H, W, 3] in [0, 1].
+        captions: Caption of each image, such as its prompt; may be empty.
+        nearest: Most similar real image of each, like `tiles`; None if not searched.
+        distances: Distance to it, as a multiple of the usual one between real images.
     """
 
     tiles: NDArray[Any]
@@ -96,15 +96,15 @@ class ShownImages:
 
 
 def curve(history: History, name: str) -> list[float]:
-    """Return a value over the evaluations, NaN where one lacks it, such as a metric that was added later."""
+    """Return a value over the evaluations, NaN where it is missing, such as for a metric added later."""
     return [record.get(name, math.nan) for record in history]
 
 
 class Presenter(Generic[EvaluationT]):
-    """Shows findings in words; a subclass adds tables and pictures. Rank zero alone calls it.
+    """Shows findings in words; a subclass adds tables and pictures. Only rank zero calls it.
 
-    Figures are matplotlib figures or functions that draw them. Training waits for each, so an evaluation between two
-    diagnoses has none: page and loggers draw its curves from the values.
+    Figures are matplotlib figures or functions that draw them. Training waits for each, so an evaluation without a
+    diagnosis has none; page and loggers draw curves from the values.
     """
 
     title: ClassVar[str] = ""
@@ -115,13 +115,13 @@ class Presenter(Generic[EvaluationT]):
     """Values that the summary of a run has a row for."""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
-        """Return what the run found, for the terminal: the findings, and the last of its values beside the largest."""
+        """Return the findings of the run and its last and largest values for the terminal."""
         table = on_screen(table_of_run(self.summed_up, history)) if self.summed_up else ""
         title = f"{self.title} (epoch {history[-1]['epoch']:g})" if table else ""
         return "\n".join(filter(None, [title, *map(str, headlines(findings)), table]))
 
     def fit_figures(self) -> Mapping[str, Figure | Drawing]:
-        """Return figures of what `fit` found."""
+        """Return figures of the result of `fit`."""
         return {}
 
     def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure | Drawing]:
@@ -133,13 +133,13 @@ class Presenter(Generic[EvaluationT]):
         return {}
 
     def shown_real(self) -> ShownImages | None:
-        """Return some of the real images that generated ones are compared with; None for a report without them."""
+        """Return some of the real images to compare with; None for a report without them."""
         return None
 
     def shown_samples(self, samples: Samples) -> ShownImages | None:
-        """Return some generated images, to be shown one by one; None for a report without them."""
+        """Return some generated images to show one by one; None for a report without them."""
         return None
 
     def shown_diagnosis(self, evaluation: EvaluationT) -> ShownImages | None:
-        """Return examples of what is wrong, captioned by their row; None for a report without them."""
+        """Return examples of faults, captioned by their row; None for a report without them."""
         return None

@@ -33,16 +33,16 @@ COPIED = "copied"
 
 @dataclass(frozen=True, eq=False)
 class SingleSamples:
-    """What was found of single samples.
+    """Result for single samples.
 
     Attributes:
-        copying: Which generated images are near copies of real ones.
-        strange: Which are unlike every real image; `held_out` real ones are what is usual.
-        uncovered: Which real images are unlike any generated one; None of fewer than 16 real ones.
-        copies: Pairs of a generated image and the real one that it copies, by their numbers, nearest first; empty where
-            copies are no more than chance.
-        numbers: Numbers of the generated images, by which findings name them.
-        shown: By what is to be said of them, images [n, C, H, W].
+        copying: Test for generated images that are near copies of real ones.
+        strange: Test for generated images unlike every real one, relative to `held_out` real ones.
+        uncovered: Test for real images unlike every generated one; None for fewer than 16 real images.
+        copies: Pairs of numbers of a generated image and the real one that it copies, nearest first; empty if there are
+            no more than by chance.
+        numbers: Numbers of the generated images in findings.
+        shown: Images [n, C, H, W] by their caption.
     """
 
     copying: DataCopying
@@ -62,14 +62,14 @@ class SingleSamples:
         fake_indices: Sequence[int],
         aligned: bool,
     ) -> SingleSamples | None:
-        """Look at each sample; None where there are too few.
+        """Examine each sample; None if there are too few.
 
         Args:
             fake: Generated images [N, C, H, W].
-            real: Real ones [M, C, H, W].
-            train: Those that may be copied; None for every second real one, beside which the others are held out.
-            train_indices: Their numbers; None for their places.
-            fake_indices: The numbers of the generated images.
+            real: Real images [M, C, H, W].
+            train: Images that may be copied; None for every second real one, with the others held out.
+            train_indices: Numbers of the training images; None for 0, 1, …
+            fake_indices: Numbers of the generated images.
             aligned: Same as in `genmonitor.diagnose`.
         """
         among, held_out = (real[::2], real[1::2]) if train is None else (train.to(real.device), real)
@@ -92,13 +92,13 @@ class SingleSamples:
         return cls(copying, strange, uncovered, copies, fake_indices, {name: x for name, x in shown.items() if len(x)})
 
     def values(self) -> dict[str, float]:
-        """Return the shares that make curves."""
+        """Return the shares that have curves."""
         found = {COPIED: float(self.copying.share), "c_t": float(self.copying.c_t)}
         found["strange"] = float(self.strange.share)
         return found | ({} if self.uncovered is None else {"uncovered": float(self.uncovered.share)})
 
     def memorized(self, mask: Tensor) -> list[Finding]:
-        """Say that images are near copies of real ones, and name the nearest, where that is more than chance."""
+        """Return the finding of near copies of real images, with the nearest, if they are more than chance."""
         if not self.copies:
             return []
         kind = FaultKind(Copies.name, float(self.copying.share), "of the images are near copies of real ones", 0.0)
@@ -108,7 +108,7 @@ class SingleSamples:
         return [of_copies(kind, float(self.copying.p_value), samples, mask, copied, COPIED)]
 
     def without_samples(self) -> list[Finding]:
-        """Say how many real images are unlike any sample, where that is more than chance."""
+        """Return the finding of real images unlike any sample, if they are more than chance."""
         if self.uncovered is None or float(self.uncovered.p_value) > SELDOM:
             return []
         p = float(self.uncovered.p_value)
@@ -116,10 +116,10 @@ class SingleSamples:
         return [Finding(text, Area("real images"), "", "uncovered", fine=False, p=p)]
 
     def strangest(self, explained: bool = False) -> list[Finding]:
-        """Name the strangest samples and where they are strange; a detail where chance brings such and as many.
+        """Return the finding of the strangest samples and their places; a detail if it may be chance.
 
         Args:
-            explained: True if a fault is known that makes many samples strange; then a few by far the strangest count.
+            explained: True if a known fault makes many samples strange; then only a few extreme ones count.
         """
         p, windows, named = float(self.strange.p_value), self.strange.windows, []
         for i in self.strange.odd[:NAMED].tolist():
@@ -145,12 +145,12 @@ class SingleSamples:
 def of_copies(
     kind: FaultKind, p: float, samples: tuple[int, ...], mask: Tensor, such_as: str = "", measure: str | None = None
 ) -> Finding:
-    """Return the finding that images are copies, of each other or of real ones."""
+    """Return the finding of images that copy each other or real ones."""
     sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
     area, cause = Area("whole image", mask=mask), cause_sentence(kind)
     return Finding(sentence, area, Copies.name, measure, fine=False, p=p, kinds=(kind,), samples=samples, cause=cause)
 
 
 def _some(images: Tensor) -> Tensor:
-    """Return at most so many of them, evenly spread: folders are often sorted by class."""
+    """Return at most a number of images, evenly spread since folders are often sorted by class."""
     return images[:: max(1, -(-len(images) // COMPARED))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What got worse: a value of each group of pixels or samples beside its best so far, for regions and prompts alike."""
+"""Tracker of groups that got worse: the value of each region or prompt compared with its best so far."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Change:
-    """A group that is worse than at its best.
+    """A group that is worse than at its best evaluation.
 
     Attributes:
         name: Name of the group.
-        now: Its value.
-        best: Its best value before.
-        epoch: Epoch of the best.
-        p: Probability of so large a change by chance, for all groups together.
-        since: Epoch since when it is worse without a break; None where that is not known.
+        now: Value of the group.
+        best: Best value before.
+        epoch: Epoch of the best value.
+        p: Probability of such a change by chance, for all groups together.
+        since: First epoch since which it is worse without interruption; None if unknown.
     """
 
     name: str
@@ -52,16 +52,16 @@ class Change:
 
 
 class Tracker(ABC):
-    """Compares a value of each group with its best so far, and names those that got far worse.
+    """Compares a value of each group with its best so far, and names groups that got far worse.
 
-    A group is named once it is far worse at two evaluations in a row, and again only after a recovery. A subclass says
-    what the value is, how sure a change is, and from which size on it deserves an alert.
+    A group is named once it is far worse at two evaluations in a row, and again only after a recovery. A subclass
+    defines the value, the significance of a change, and the size from which it deserves an alert.
 
     Attributes:
         best: Best value of each group.
-        epochs: Epochs of the best.
-        standing: Groups that are far worse at the last evaluation and the one before, the surest first.
-        recovered: Names that were among these until the last evaluation.
+        epochs: Epoch of the best value of each group.
+        standing: Groups that were far worse at the last two evaluations, the most significant first.
+        recovered: Names of groups that were among these until the last evaluation.
     """
 
     quantity: ClassVar[str]
@@ -79,10 +79,10 @@ class Tracker(ABC):
 
     @abstractmethod
     def far(self, values: Values) -> Collection[str]:
-        """Return the names of the groups whose change is large enough for an alert, however sure."""
+        """Return the names of the groups whose change is large enough for an alert, significant or not."""
 
     def written(self, value: float) -> str:
-        """Write a value; what is below 0, or hardly above it, is rounding or chance."""
+        """Return a value as text; values below 0, or hardly above, are rounding or chance."""
         return f"{round(max(0.0, value), 6):.2g}"
 
     def verdict(self, change: Change) -> str:
@@ -90,11 +90,11 @@ class Tracker(ABC):
         return self.worse
 
     def changes(self, values: Values, scores: Values) -> list[Change]:
-        """Return the groups that are worse than at their best by more than chance, the surest first.
+        """Return the groups that are worse than at their best by more than chance, the most significant first.
 
         Args:
             values: Values of each group.
-            scores: By how many standard errors each is better than at its best; nan where nothing is known.
+            scores: Improvement of each group over its best, in standard errors; nan if unknown.
         """
         found = []
         for name, p in p_values_of_change(scores).items():
@@ -103,7 +103,7 @@ class Tracker(ABC):
         return sorted(found, key=lambda change: (change.p, -change.by))
 
     def track(self, values: Values, scores: Values, epoch: float) -> list[Change]:
-        """Take in an evaluation; return the groups that deserve an alert from now on.
+        """Add an evaluation; return the groups that newly deserve an alert.
 
         Args:
             values: Same as in `changes`.
@@ -131,12 +131,12 @@ class Tracker(ABC):
     def findings_of(
         self, changes: Sequence[Change], epoch: float, area: Callable[[str], Area], keys: Mapping[str, str]
     ) -> list[Finding]:
-        """Return one finding about groups that got worse, none where there are none.
+        """Return one finding of the groups that got worse, or none.
 
         Args:
-            changes: The groups, the first in full.
+            changes: Changes of the groups; the first is described in full.
             epoch: Epoch of the evaluation.
-            area: From a name to what the finding is about.
+            area: Function from a name to the area of the finding.
             keys: Keys of the values that have a curve, by name.
         """
         if not changes:
@@ -156,7 +156,7 @@ class Tracker(ABC):
         return [Finding(f"{text}.", about, self.verdict(first), keys.get(first.name), False, first.p, since)]
 
     def findings_of_recovered(self, area: Callable[[str], Area], keys: Mapping[str, str]) -> list[Finding]:
-        """Return the findings that groups are no longer far worse than at their best: their alerts are over."""
+        """Return the findings of groups that are no longer far worse than at their best."""
         out = []
         for name in self.recovered:
             text = f"{capitalized(str(area(name)))}: recovered, no longer far worse than at its best."
@@ -164,7 +164,7 @@ class Tracker(ABC):
         return out
 
     def state_dict(self) -> dict[str, Any]:
-        """Return tensors and plain Python only."""
+        """Return the state as tensors and plain Python."""
         best = {"best": dict(self.best), "epochs": dict(self.epochs)}
         return best | {"in_a_row": dict(self._in_a_row), "since": dict(self._since)}
 
@@ -175,10 +175,10 @@ class Tracker(ABC):
 
 
 def p_values_of_change(scores: Values) -> dict[str, float]:
-    """Return how likely each change for the worse is by chance, for all of them together (Holm).
+    """Return the p-value of each change for the worse, for all of them together (Holm).
 
     Args:
-        scores: By how many standard errors each is better than at its best; nan where nothing is known.
+        scores: Improvement of each group over its best, in standard errors; nan if unknown.
 
     Example:
         >>> found = p_values_of_change({"cluster_1": -3.0, "cluster_2": 0.0})
@@ -192,7 +192,7 @@ def p_values_of_change(scores: Values) -> dict[str, float]:
 
 
 def quoted(prompt: object) -> str:
-    """Return a prompt in quotes, cut where it is long."""
+    """Return a prompt in quotes, shortened if it is long."""
     # repr, since what a prompt holds must not move a terminal's cursor
     text = str(prompt)
     return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluations along a training run, whoever runs it: fitted once, each published, none of them its end."""
+"""Evaluations along a training run, in a Trainer or a loop."""
 
 from genmonitor.monitoring.base import Monitor
 from genmonitor.monitoring.loop import LoopMonitor

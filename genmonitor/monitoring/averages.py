@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Averaged weights that another library keeps, in the place of a network's own for one evaluation."""
+"""Averaged weights of other libraries, which replace those of a network for one evaluation."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 @contextmanager
 def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = print) -> Iterator[None]:
-    """Put averaged weights into the part of a module that they are of until the block ends, also where it fails.
+    """Put averaged weights into the matching part of a module inside the block, and restore it also after errors.
 
-    An average that has taken no weights yet is the untrained network: the module's own weights stay then.
+    An average that has seen no weights yet equals the untrained network; the module then keeps its own weights.
 
     Args:
-        ema: `EMAModel` of diffusers, `EMA` of ema_pytorch, `ModelEmaV3` of timm, `AveragedModel` of torch or whatever
-            has the same methods or attributes; None for the module's own weights.
-        module: That draws.
-        warn: Takes a line where the module's own weights stay.
+        ema: `EMAModel` of diffusers, `EMA` of ema_pytorch, `ModelEmaV3` of timm, `AveragedModel` of torch or an object
+            with the same methods or attributes; None for the module's own weights.
+        module: Module that draws.
+        warn: Function that gets a line if the module keeps its own weights.
 
     Raises:
-        TypeError: If it is none of these, or does not tell if it has taken any weights yet.
+        TypeError: If it is none of these, or it is unknown if it has seen any weights.
         ValueError: If no part of the module has weights of these shapes.
 
     Example:
@@ -63,10 +63,10 @@ def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = p
 
 @contextmanager
 def values_exchanged(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """Have the values of the first of each pair in the second inside the block; afterwards both are what they were.
+    """Put the first tensor of each pair into the second inside the block, and restore both afterwards.
 
-    Values of one dtype and device change places, which takes no memory for a second set. Others would be rounded on
-    their way there and back, as where the average is float32 and the network bfloat16: the second gets copies.
+    Tensors of one dtype and device are swapped, which needs no memory for a second set. Others are copied, since
+    swapping would round them, for example a float32 average of a bfloat16 network.
 
     Args:
         pairs: Pairs of tensors of one shape.
@@ -92,10 +92,10 @@ def _swap(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
 
 
 def has_begun(ema: Any) -> bool:
-    """Return True if an average has taken any weights of a training; before, it is a copy of the untrained network.
+    """Return True if an average has seen weights of a training; before, it is a copy of the untrained network.
 
     Raises:
-        TypeError: If it does not say.
+        TypeError: If it is unknown.
     """
     counts = {name: getattr(ema, name, None) for name in ("n_averaged", "optimization_step", "step")}
     known = {name: int(count) for name, count in counts.items() if isinstance(count, (int, Tensor))}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monitor: what the monitors of a Trainer and of a plain loop have in common."""
+"""Monitor: common base of the monitors of a Trainer and of a plain loop."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from genmonitor.training_state.sharding import sharded_parts
 
 @dataclass(frozen=True)
 class Moment:
-    """When an evaluation is made.
+    """Time of an evaluation.
 
     Attributes:
-        epoch: With its part that is over, for curves.
-        step: The optimizer's, for loggers.
-        whole_epoch: For names of files.
+        epoch: Epoch with its fraction, for curves.
+        step: Step of the optimizer, for loggers.
+        whole_epoch: Integer epoch, for names of files.
     """
 
     epoch: float
@@ -56,26 +56,26 @@ class Moment:
 
 
 class Monitor:
-    """Fits an evaluator, evaluates with it and publishes what it finds; somebody else says when, and of which model.
+    """Fits an evaluator, evaluates a given model with it on request and publishes the results.
 
     Args:
-        evaluator: What is evaluated; log keys and files begin with its prefix.
-        sampler: How samples are drawn, as many as the evaluator wants.
+        evaluator: Evaluator; log keys and files begin with its prefix.
+        sampler: Sampler of the number of samples that the evaluator needs.
         real_images: Source of the real images.
-        warn: Says what the user should know, on rank zero only.
-        inform: Says what is nothing to be warned of, on rank zero only.
-        image_key: This and the other options are those of `EvaluationOptions`.
-        evaluate_on: See there.
-        on_alert: See there.
-        on_error: See there.
-        verbose: See there.
-        log: See there.
+        warn: Function that shows a warning, on rank zero only.
+        inform: Function that shows a message, on rank zero only.
+        image_key: See `EvaluationOptions`, like the following options.
+        evaluate_on: See `EvaluationOptions`.
+        on_alert: See `EvaluationOptions`.
+        on_error: See `EvaluationOptions`.
+        verbose: See `EvaluationOptions`.
+        log: See `EvaluationOptions`.
 
     Attributes:
-        history: A record of values, with `epoch` and `step`, for each evaluation of the run.
-        findings: Findings of the last evaluation in this process, the one to look at first.
-        is_best: True if the last evaluation succeeded and none before was better: these weights are to be kept.
-        verbose: True to print what is no warning and no alert.
+        history: Record of values, with `epoch` and `step`, for each evaluation of the run.
+        findings: Findings of the last evaluation in this process, the main one first.
+        is_best: True if the last evaluation succeeded and none before was better, so that its weights should be kept.
+        verbose: True to print messages other than warnings and alerts.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Monitor:
 
     @property
     def prefix(self) -> str:
-        """What log keys and files begin with."""
+        """Prefix of log keys and files."""
         return self.evaluator.prefix
 
     @property
     def key(self) -> str:
-        """Key whose lowest value is that of the weights to keep: `ModelCheckpoint(monitor=monitor.key)` keeps them.
+        """Key whose lowest value marks the best weights, for `ModelCheckpoint(monitor=monitor.key)`.
 
         Raises:
             AttributeError: If the evaluator has no order of preference, naming the values that have one.
@@ -136,13 +136,13 @@ class Monitor:
         return [*self.evaluator.values(), *RUN_VALUES]
 
     def summary(self) -> str:
-        """Return what the run found, as a table for the terminal; before the first evaluation what this monitor is."""
+        """Return the results of the run as a table for the terminal; before the first evaluation the monitor's name."""
         return self.evaluator.presenter().summary(self.findings, self.history) if self.history else repr(self)
 
     # a notebook
 
     def show(self) -> None:
-        """Show the last evaluation: table and figures in a notebook, elsewhere the table and where the report is."""
+        """Show the last evaluation: table and figures in a notebook, elsewhere the table and the path of the report."""
         if _in_notebook():
             from IPython.display import display
 
@@ -153,7 +153,7 @@ class Monitor:
             print(f"Report: {self.publisher.page}")
 
     def _repr_html_(self) -> str:
-        """Return the report for a notebook, as it is in a browser; the last values where there is none."""
+        """Return the report for a notebook, as in a browser; the last values if there is no report."""
         name, page = f"{type(self).__name__} {self.prefix}", self.publisher.page
         if not self.history:
             return heading_html(name, "before its first evaluation")
@@ -169,7 +169,7 @@ class Monitor:
     # what subclasses call; every process does
 
     def _fit_evaluator(self, real: ImageSet, model: SampledModel, comm: Collective, progress: Progress) -> None:
-        """Fit the evaluator to real images and some samples, and say what it has to say."""
+        """Fit the evaluator to real images and some samples, and show its report."""
         self._agree_on_settings(comm)
         with comm.all_ranks_or_none():
             device = evaluation_device(self.evaluate_on, model.device, comm)
@@ -196,7 +196,7 @@ class Monitor:
             self.evaluator.take_first_samples(self._samples(model, comm, progress), comm)
 
     def _agree_on_settings(self, comm: Collective) -> None:
-        """Refuse other settings than those of process zero: they would measure a mixture, or wait for each other."""
+        """Refuse settings that differ from those of process zero, which would give a mixture or a deadlock."""
         metrics = list(self.evaluator.objects.get("extra_metrics") or ())
         of_loop = {"sample_batch_size": self.sampler.batch_size, "on_error": self.failures.raises}
         own = {"evaluator": type(self.evaluator).__name__, "extra_metrics": metrics, **of_loop}
@@ -212,7 +212,7 @@ class Monitor:
     def _samples(
         self, model: SampledModel, comm: Collective, progress: Progress, draw: DrawFn | None = None
     ) -> Samples:
-        """Return this process's samples, where they are evaluated."""
+        """Return this process's samples on the device of the evaluation."""
         samples = self.sampler.samples(model, comm, progress) if draw is None else draw()
         return moved(samples, evaluation_device(self.evaluate_on, model.device, comm))
 
@@ -227,17 +227,17 @@ class Monitor:
         told: Callable[[], bool] = lambda: False,
         **counts: float,
     ) -> PublishedEvaluation | None:
-        """Evaluate a model and take note of it; None where that failed or was left, which has then been said.
+        """Evaluate a model and record the result; None, after a message, if that failed or was stopped.
 
         Args:
             model: Model that draws the samples.
-            comm: The processes that evaluate together.
+            comm: Processes that evaluate together.
             moment: Moment of this evaluation.
             progress: Progress bar over the batches.
-            draw: Gives this process's samples instead of the model.
-            commits: True if later evaluations are compared with this one; if not, it raises no alert either.
-            told: Returns True once the training was told to stop, which is no failure.
-            counts: What else the record holds.
+            draw: Function that returns this process's samples, instead of the model.
+            commits: True to compare later evaluations with this one; if False, it raises no alert either.
+            told: Function that returns True once the training was told to stop, which is not a failure.
+            counts: Further numbers for the record.
         """
         self.publisher.notes.set_moment(moment.epoch, moment.step)
         self.is_best = False
@@ -269,7 +269,7 @@ class Monitor:
         return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)
 
     def _publish(self, found: PublishedEvaluation, circumstances: Callable[[], dict[str, Any]]) -> None:
-        """Show and write an evaluation, with what its manifest says of the rest; rank zero alone calls it."""
+        """Show and write an evaluation with its manifest. Only rank zero calls it."""
         record = self.history[-1]
         values = {name: float(value) for name, value in record.items() if name not in MOMENT}
         self.publisher.publish_values(values, self.values, found.epoch, int(record["step"]))
@@ -277,7 +277,7 @@ class Monitor:
         self.publisher.publish(found, self.manifest, lambda: {**drawn, **circumstances()}, self.values)
 
     def _skip(self, error: BaseException, moment: Moment, comm: Collective) -> None:
-        """Say that an evaluation failed, and let the run go on without it."""
+        """Report that an evaluation failed, and let the run go on without it."""
         not_finite = comm.any_true(isinstance(error, NotFiniteError))
         elsewhere = isinstance(error, FailedElsewhereError)
         if not elsewhere:
@@ -300,7 +300,7 @@ class Monitor:
             self.publisher.write_report()
 
     def manifest(self) -> dict[str, Any]:
-        """Return everything needed to repeat an evaluation that is fixed for the run, except the model and its data."""
+        """Return the fixed data needed to repeat an evaluation, except the model and its data."""
         sampler, image_key = self.sampler, self.image_key
         own = {
             "monitor": type(self).__name__,
@@ -319,7 +319,7 @@ class Monitor:
         return {**own, **self.evaluator.manifest()}
 
     def _unserializable_args(self) -> list[str]:
-        """Name the arguments given that no manifest can hold: `genmonitor replay` needs them from the user's code."""
+        """Name the arguments that a manifest cannot hold and that `genmonitor replay` needs from the user's code."""
         given = {
             "sample_fn": self.sampler.sample_fn,
             "reuse": self.sampler.settings().get("reuse"),
@@ -331,12 +331,12 @@ class Monitor:
     # state
 
     def reset_history(self) -> None:
-        """Forget the curves and what was said of their evaluations."""
+        """Forget the curves and the notes of their evaluations."""
         self.history, self.findings = [], ()
         self.publisher.forget_evaluations()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain Python and tensors only."""
+        """Return the state as tensors and plain Python."""
         return {
             "history": [dict(record) for record in self.history],
             "findings": [finding.to_dict() for finding in self.findings],
@@ -347,10 +347,10 @@ class Monitor:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state; what is fixed for a run stays fixed when it is resumed.
+        """Take over a saved state; the values fixed for the run stay fixed.
 
         Raises:
-            ValueError: If the state is not whole.
+            ValueError: If the state is incomplete.
         """
         self._resumed = True
         with reading_state(f"{type(self).__name__}[prefix={self.prefix}]"):
@@ -371,7 +371,7 @@ class Monitor:
 
 
 def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
-    """Refuse a sampler that draws other samples than the evaluator takes them for."""
+    """Refuse a sampler whose samples do not match the evaluator."""
     if evaluator.n_samples != sampler.n_samples:
         raise ValueError(
             f"Expected a sampler that draws as many samples as the evaluator needs, {evaluator.n_samples}, but got "
@@ -387,10 +387,10 @@ def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
 
 
 def _in_notebook() -> bool:
-    """Return True if this is a notebook, and not IPython in a terminal, which shows no pictures."""
+    """Return True in a notebook, but not in IPython in a terminal, which shows no pictures."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def _say_nothing(text: str) -> None:
-    """Say nothing, of a monitor that is not `verbose`; not a lambda, which no process could be sent."""
+    """Ignore messages of a monitor that is not `verbose`; unlike a lambda it can be pickled."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an evaluation computes: on the device that trains, or on the CPU."""
+"""Device of an evaluation: the device that trains, or the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from genmonitor.images.sampler import Samples
 
 
 def check_evaluate_on(given: str | torch.device | None) -> torch.device | None:
-    """Return the CPU if evaluations shall compute there; None for the device that trains.
+    """Return the CPU if evaluations are to compute there; None for the device that trains.
 
     Raises:
         ValueError: If it is another device.
@@ -35,15 +35,15 @@ def check_evaluate_on(given: str | torch.device | None) -> torch.device | None:
 
 
 def evaluation_device(asked: torch.device | None, training: torch.device, comm: Collective) -> torch.device:
-    """Return where to evaluate samples that are drawn on a device.
+    """Return the device to evaluate samples on that are drawn on another.
 
     Args:
-        asked: The CPU; None for the device that trains, or the CPU if that is MPS, which lacks float64.
+        asked: CPU; None for the device that trains, or the CPU if that is MPS, which lacks float64.
         training: Device on which samples are drawn.
-        comm: The processes that evaluate together.
+        comm: Processes that evaluate together.
 
     Raises:
-        ValueError: If the processes cannot talk to each other from there.
+        ValueError: If the processes cannot communicate from there.
     """
     if asked is None:
         return torch.device("cpu") if training.type == "mps" else training
@@ -59,7 +59,7 @@ def evaluation_device(asked: torch.device | None, training: torch.device, comm: 
 
 
 def check_apart(evaluator: Evaluator[Any], module: nn.Module, device: torch.device, training: torch.device) -> None:
-    """Refuse to move a network to another device that is a part of the one that trains."""
+    """Refuse to move a network that is part of the trained one to another device."""
     trained = {id(parameter) for parameter in module.parameters()}
     for name, network in evaluator.moved_networks().items() if device != training else ():
         if any(id(parameter) in trained for parameter in network.parameters()):

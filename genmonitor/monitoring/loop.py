@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LoopMonitor: evaluates in a training loop of the user's own."""
+"""LoopMonitor: evaluates in a user's own training loop."""
 
 from __future__ import annotations
 
@@ -44,38 +44,38 @@ from genmonitor.training_state.sharding import kept_sharded, sharded_parts
 
 
 class LoopMonitor(Monitor):
-    """Evaluates a generator in a training loop without a Trainer, and leaves the training as it would have been.
+    """Evaluates a generator in a training loop without a Trainer, and leaves the training unchanged.
 
-    It finds what the monitors of `genmonitor.callbacks` find, to the last bit, and writes the same: the folder with
-    `report.html`, TensorBoard and W&B. Where torch.distributed runs, be it by torchrun, Lightning Fabric or accelerate,
-    every process makes it and calls `evaluate`: each draws its part of the samples, and the first one writes. As one of
-    the `callbacks` of a Fabric it is called by `fabric.call("evaluate", module, step=step, epoch=epoch)`. From networks
-    that `fully_shard` split (FSDP2, torch 2.13 or newer) all processes draw as many batches, in step; a sampler must
-    then take as many steps for any samples.
+    It gives exactly the results of the monitors of `genmonitor.callbacks` and writes the same output: the folder with
+    `report.html`, TensorBoard and W&B. In torch.distributed, started by torchrun, Lightning Fabric or accelerate, every
+    process makes the monitor and calls `evaluate`. Each process draws its part of the samples, and the first one
+    writes. As one of the `callbacks` of a Fabric it is called by `fabric.call("evaluate", module, step=step,
+    epoch=epoch)`. With networks split by `fully_shard` (FSDP2, torch 2.13 or newer), all processes draw equally many
+    batches in step. The model must then take the same number of forward passes for any samples.
 
     Args:
-        evaluator: What is evaluated; None for `RegionEvaluator()`, which finds regions and says which are wrong.
-        sampler: How samples are drawn, as many as the evaluator wants; None for batches of 100 from seed 0.
-        folder: Folder of the run; files go into "genmonitor" in it. What an earlier run left there under the
-            evaluator's prefix is removed at the first evaluation, unless this one goes on from its state.
-        real_images: A Dataset, DataLoader or tensor: the training images, if `validation_images` are given too. Else
-            some of these are compared with and others are not: best are images that the generator is not trained on.
-        validation_images: To compare with.
-        optimizers: Optimizers and learning-rate schedulers of the training, one or several: they are put back after
-            each evaluation, as the networks are.
-        distributed: False where one process alone makes the monitor and calls it, while others go on training.
+        evaluator: Evaluator; None for `RegionEvaluator()`, which finds regions and reports the wrong ones.
+        sampler: Sampler of the number of samples that the evaluator needs; None for batches of 100 from seed 0.
+        folder: Folder of the run; files go into its subfolder "genmonitor". The first evaluation removes files of an
+            earlier run with the same prefix, unless this run resumes it.
+        real_images: Dataset, DataLoader or tensor of training images, if `validation_images` are given. Otherwise they
+            are split into images for regions and images to compare with, and are best not used for training.
+        validation_images: Images to compare with.
+        optimizers: Optimizers and learning-rate schedulers of the training, one or several, which are restored after
+            each evaluation like the networks.
+        distributed: False if a single process makes and calls the monitor while others go on training.
         timeout: Seconds that a process waits for the others to call `fit` or `evaluate` before it raises an error.
-        loggers: One of them or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric or the trackers of an
-            Accelerator. Those of the first process count.
+        loggers: Loggers of the first process, one or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric
+            or the trackers of an Accelerator.
         **options: Those that every monitor takes, by keyword: see `EvaluationOptions`.
 
     Attributes:
-        history: A record of values, with `epoch` and `step`, for each evaluation of the run.
+        history: Record of values, with `epoch` and `step`, for each evaluation of the run.
 
     Raises:
-        ValueError: If the sampler draws other samples than the evaluator takes them for, `evaluate_on` is not the CPU,
-            or there is no image in the real ones.
-        TypeError: If a logger is none of these.
+        ValueError: If the samples of the sampler do not match the evaluator, `evaluate_on` is not the CPU, or there are
+            no real images.
+        TypeError: If a logger is not supported.
 
     Example:
         >>> import tempfile
@@ -129,11 +129,10 @@ class LoopMonitor(Monitor):
     def fit(
         self, sample: nn.Module | Callable[[Any], Tensor], module: nn.Module | Sequence[nn.Module] | None = None
     ) -> None:
-        """Fit the evaluator; the first `evaluate` does it otherwise.
+        """Fit the evaluator; otherwise the first `evaluate` does it.
 
-        Called before training, it refuses what cannot work before time was spent, and takes the untrained model's
-        samples where an evaluator compares with the start. Its arguments are those of `evaluate`; every process calls
-        it.
+        Before training, it detects a wrong configuration early, and draws samples of the untrained model if an
+        evaluator compares with the start. The arguments are those of `evaluate`. Every process calls it.
 
         Raises:
             ValueError: If the configuration cannot work.
@@ -154,28 +153,28 @@ class LoopMonitor(Monitor):
         epoch: float,
         ema: Any = None,
     ) -> Evaluation | None:
-        """Draw samples, evaluate them and publish what was found; every process calls it.
+        """Draw samples, evaluate them and publish the results. Every process calls it.
 
         Args:
-            sample: A function from n to n images [n, C, H, W]; for an evaluator with prompts one from prompts, a list
-                of strings or labels as int64 [n], to an image for each. Or a Module with a method `sample(n)` or
-                `sample_prompts(prompts)`. With several processes draw from the module inside of
-                DistributedDataParallel, which may wait for the others in each forward pass.
-            module: The networks that a function draws with, one or several: they are in eval mode and without gradients
-                meanwhile, and their modes, buffers and gradients are put back. Not needed for a Module or its method.
-            step: The optimizer's, at least that of the evaluation before. Once fitted, an evaluation at a smaller one
-                is skipped, as `on_error` says.
-            epoch: Finite, with its part that is over, if you like.
-            ema: Averaged weights to draw with, kept by diffusers' `EMAModel`, ema_pytorch's `EMA`, timm's `ModelEmaV3`
-                or torch's `AveragedModel`; the network's own are put back. None for its own.
+            sample: Function from n to n images [n, C, H, W]. With prompts, a function from a list of strings, or labels
+                as int64 [n], to an image for each. Or a Module with a method `sample(n)` or `sample_prompts(prompts)`.
+                With several processes draw from the module inside DistributedDataParallel, which may otherwise wait for
+                the others in each forward pass.
+            module: Networks that the function draws with, one or several. They are in eval mode and without gradients
+                meanwhile, and their modes, buffers and gradients are restored. Not needed for a Module or its method.
+            step: Number of optimizer steps, at least that of the previous evaluation. After the fit, an evaluation at a
+                smaller step is skipped or raises, see `on_error`.
+            epoch: Epoch, a finite number that may have a fraction.
+            ema: Averaged weights to draw with: diffusers' `EMAModel`, ema_pytorch's `EMA`, timm's `ModelEmaV3` or
+                torch's `AveragedModel`. The network's own weights are restored afterwards. None for its own.
 
         Returns:
-            What was found; None where it failed and was skipped, or where the monitor is switched off.
+            The evaluation; None if it failed and was skipped, or if the monitor is switched off.
 
         Raises:
             ValueError: If the configuration cannot work.
-            RuntimeError: If not every process makes the first evaluation within `timeout` seconds; a later one is
-                skipped, as `on_error` says.
+            RuntimeError: If not every process makes the first evaluation within `timeout` seconds. A later one is
+                skipped or raises, see `on_error`.
         """
         self.is_best = False
         try:
@@ -207,12 +206,12 @@ class LoopMonitor(Monitor):
         return None if found is None else found.evaluation
 
     def summary(self) -> str:
-        """Return a table of what the run found, and where the report is."""
+        """Return a table of the results of the run, and the path of the report."""
         page = self.publisher.page
         return super().summary() + ("" if page is None else f"\nReport: {page}")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        """Take over a saved state; the values fixed for the run stay fixed."""
         self._fitted = False
         super().load_state_dict(state_dict)
 
@@ -227,7 +226,7 @@ class LoopMonitor(Monitor):
         return SingleProcess()
 
     def _wait_for_all(self, call: str, step: int = 0) -> None:
-        """Let no process wait for hours in the first collective of a call that others do not make."""
+        """Keep a process from waiting for hours in a collective if others do not make the same call."""
         if self._processes().world_size > 1:
             wait_for_every_process(call, f"{self.prefix}/{call}/{step}", self.timeout)
 
@@ -249,7 +248,7 @@ class LoopMonitor(Monitor):
 
     @contextmanager
     def _isolated(self, model: SampledModel, comm: Collective, ema: Any = None) -> Iterator[None]:
-        """Have the training left alone inside the block, with its data, and report what had to be put back."""
+        """Protect the training and its data inside the block, and report changes that had to be undone."""
         module, note = model.module, self.publisher.notes.add
         step = f" at step {self.history[-1]['step']} or before" if self.history else ""
         trained = Trained(
@@ -281,7 +280,7 @@ def _optimizers(given: Any) -> list[Any]:
     """Return optimizers and schedulers as a list.
 
     Raises:
-        TypeError: If one has no state that could be put back.
+        TypeError: If one has no state to restore.
     """
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     for one in several:
@@ -294,7 +293,7 @@ def _optimizers(given: Any) -> list[Any]:
 
 
 def _check_images(source: ImageSet) -> None:
-    """Refuse data without images before time was spent."""
+    """Refuse data without images before time is spent."""
     try:
         source.read([0])
     except ValueError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of all monitors, those that affect no value, and what a failed evaluation means for the run."""
+"""Options of all monitors that affect no value, and the handling of failed evaluations."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ MAX_FAILURES = 3
 
 
 class EvaluationOptions(TypedDict, total=False):
-    """Options that every monitor takes by keyword, in a Trainer or in a loop of your own.
+    """Options that every monitor takes by keyword, in a Trainer or in your own loop.
 
     Args:
-        image_key: Where the images are in a batch: None, the default, to look for them, else a key, an index or a
-            callable.
-        evaluate_on: "cpu" for metrics and encoders on the CPU, where training leaves no memory on its device; samples
-            are moved there. None, the default, for the device that trains, or the CPU where that is MPS, which has no
+        image_key: Position of the images in a batch: a key, an index or a callable; None, the default, to detect it.
+        evaluate_on: "cpu" to move samples to the CPU and run metrics and encoders there, if training leaves no memory
+            on its device. None, the default, for the device that trains, or the CPU if that is MPS, which has no
             float64.
         on_alert: Function called on rank zero with the text of each alert.
         on_error: "warn", the default, skips an evaluation that fails, and switches the monitor off after 3 in a row;
-            "raise" lets it stop the run. A wrong configuration always raises, before the first training step of a
-            Trainer, at the first evaluation or in `fit` of a `LoopMonitor`.
-        verbose: Print what was found at the start, a line per evaluation and, with a Trainer, at the end a table and
-            where the report is; True by default. Warnings and alerts are given in any case.
-        log: "main", the default, gives loggers the main values, 20 at most; "all" each. The page, history.csv and
-            `trainer.callback_metrics` have each in any case.
+            "raise" lets it stop the run. A wrong configuration always raises: before the first training step of a
+            Trainer, and at the first evaluation or in `fit` of a `LoopMonitor`.
+        verbose: True, the default, to print the regions at the start, a line per evaluation and, with a Trainer, a
+            table and the path of the report at the end. Warnings and alerts appear in any case.
+        log: "main", the default, gives loggers the main values, at most 20; "all" gives them every value. The page,
+            history.csv and `trainer.callback_metrics` have every value in any case.
     """
 
     image_key: ImageKey
@@ -46,10 +45,10 @@ class EvaluationOptions(TypedDict, total=False):
 
 
 def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a keyword argument that is not known, naming the nearest one.
+    """Refuse an unknown keyword argument, naming the most similar one.
 
     Raises:
-        TypeError: If there is one.
+        TypeError: If there is an unknown argument.
     """
     names = sorted(known)
     for name in given:
@@ -60,7 +59,7 @@ def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 
 class FailurePolicy:
-    """Counts failures in a row, and says when to stop trying.
+    """Counts failures in a row and switches the monitor off after too many.
 
     Args:
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
@@ -74,24 +73,24 @@ class FailurePolicy:
 
     @property
     def switched_off(self) -> bool:
-        """Whether so many evaluations failed in a row that no other is tried."""
+        """True if too many evaluations failed in a row to try another."""
         return self.count >= MAX_FAILURES
 
     def failed(self) -> bool:
-        """Take note of a failure; return whether it is the one that switches the monitor off."""
+        """Count a failure; return True if it switches the monitor off."""
         self.count += 1
         return self.count == MAX_FAILURES
 
     def found_not_finite(self) -> bool:
-        """Take note of NaN or infinite samples; return whether the samples before had none.
+        """Record NaN or infinite samples; return True if the samples before had none.
 
-        That is a finding about the generator, which may recover: no reason to stop looking.
+        This is a finding about the generator, which may recover, so evaluations go on.
         """
         first, self.not_finite = not self.not_finite, True
         return first
 
     def try_again(self) -> None:
-        """Begin another fit, in which a monitor that was switched off tries again."""
+        """Begin another fit, in which a switched-off monitor tries again."""
         if self.switched_off:
             self.count = 0
 
@@ -100,7 +99,7 @@ class FailurePolicy:
         self.count, self.not_finite = 0, False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain Python only."""
+        """Return the state as plain Python."""
         return {"failures": self.count, "not_finite": self.not_finite}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
