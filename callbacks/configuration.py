@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
@@ -66,11 +66,14 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
     """Return notes on what looks at a value of the monitor more often than the monitor evaluates."""
     rarely = not monitor.schedule.every_epoch
     by_steps, by_epochs = saves_by_steps(trainer, monitor.prefix), trainer.check_val_every_n_epoch == 1
+    keeps_best: list[Any] = []
+    if not (by_steps or monitor.schedule.by_steps):  # of each epoch they see the value, and those without one rank last
+        keeps_best = [x for x in trainer.checkpoint_callbacks if getattr(x, "_every_n_epochs", 0) == 1]
     notes = [
         f"{name} monitors {x.monitor!r}, which is not evaluated whenever it looks. It takes a missing evaluation for "
         "no improvement: let both come at the same epochs or steps"
         for name, x in waiting(trainer, monitor.prefix)
-        if rarely
+        if (rarely and x not in keeps_best)
         or (name == SCHEDULER and (x.interval == "step" or not by_epochs))
         or (by_steps and x in trainer.checkpoint_callbacks)
     ]

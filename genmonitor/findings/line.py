@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p, times_real
 from genmonitor.findings.finding import ALERT_RATIO, Finding
+from genmonitor.findings.tables import WIDTH
 from genmonitor.findings.values import Values, ValueSpec, lookup
 from genmonitor.findings.words import percent, with_strength
 
-WIDTH = 100
-"""Characters of a line at most."""
 LONGEST_STATUS = 60
 """Characters of a status at most; the text of an alert is in its warning."""
 GAP = "   "
@@ -56,8 +55,10 @@ def evaluation_line(
     status = ", ".join([*filter(None, [status]), *(f"{name} recovered" for name in back[:1])])
     # as wide as a usual status, so that findings stand below each other
     parts = [head, f"{clipped(status, LONGEST_STATUS):<33}"] if status else [head]
-    parts += [" ".join(brief(finding, record, specs).split()) for finding in findings[:1]]
-    return clipped(GAP.join(parts), WIDTH)
+    said = " ".join(brief(findings[0], record, specs).split()) if findings else ""
+    if len(GAP.join([*parts, said])) > WIDTH:
+        said = said.partition(", real ")[0]  # a reading without the real images' value rather than without either
+    return clipped(GAP.join([*parts, said] if said else parts), WIDTH)
 
 
 def brief(finding: Finding, record: Values, values: Specs) -> str:

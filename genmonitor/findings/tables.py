@@ -17,6 +17,8 @@ import numpy as np
 from genmonitor._io import clean
 from genmonitor.findings.values import ValueSpec
 
+WIDTH = 100
+"""Characters of a line at most, where no terminal says how wide it is."""
 NARROW = 21
 """Characters beyond which a cell may go on in a second line: "difference (p = 0.26)" has as many."""
 GAP = "  "
@@ -103,7 +105,7 @@ def on_screen(table: Table) -> str:
     """Return a table as wide as the terminal, and what its columns mean below it."""
     width = terminal_width()
     fitting = within(table, width)
-    return f"{aligned(fitting, width)}\n{fitting.legend}".rstrip("\n")
+    return "\n".join([aligned(fitting, width), *wrap(fitting.legend, width or WIDTH)])
 
 
 def aligned(table: Table, width: int | None = None) -> str:

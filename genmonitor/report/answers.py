@@ -12,7 +12,8 @@ from torch import Tensor
 from genmonitor._formatting import capitalized, format_p, times_real
 from genmonitor.evaluation.results import Record
 from genmonitor.findings.finding import Area, Finding, differs, headlines
-from genmonitor.findings.line import WIDTH, change, clipped
+from genmonitor.findings.line import change, clipped
+from genmonitor.findings.tables import WIDTH
 from genmonitor.findings.values import lookup
 from genmonitor.findings.words import percent, with_strength
 from genmonitor.functional.diagnosis.kinds import KINDS

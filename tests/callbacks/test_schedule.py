@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -166,10 +167,22 @@ def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, valida
 @pytest.mark.parametrize("settings", [{"every_n_epochs": 2}, {"every_n_train_steps": 2}])
 @pytest.mark.parametrize("watcher", [EarlyStopping, ModelCheckpoint])
 def test_who_waits_for_rarer_evaluations_is_warned_of(tmp_path, settings, watcher):
-    other = {"patience": 9} if watcher is EarlyStopping else {"dirpath": tmp_path}
+    other = {"patience": 9} if watcher is EarlyStopping else {"dirpath": tmp_path, "every_n_epochs": 2}
     said = f"Light: {watcher.__name__} monitors 'cms/product', which is not evaluated "
     with pytest.warns(UserWarning, match=said):
         fit(tmp_path, watcher(monitor="cms/product", mode="max", **other), Light(**settings), val=validation())
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_checkpoint_of_each_epoch_keeps_the_best_of_rarer_evaluations_without_a_warning(tmp_path, k):
+    monitor = Light(every_n_epochs=2)
+    best = ModelCheckpoint(tmp_path / "best", filename="{epoch}", monitor="cms/image", mode="max", save_top_k=k)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*which is not evaluated")
+        fit(tmp_path, monitor, best, val=validation(), max_epochs=7)
+    assert epochs(monitor) == [0, 2, 4, 6]
+    ranked = sorted(monitor.history, key=lambda record: -record["image"])
+    assert {Path(path).stem for path in best.best_k_models} == {f"epoch={record['epoch']:g}" for record in ranked[:k]}
 
 
 def test_early_stopping_on_something_else_is_not_warned_of(tmp_path):

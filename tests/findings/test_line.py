@@ -5,8 +5,10 @@ import pytest
 
 from genmonitor._io import COLORS, colored
 from genmonitor.findings.finding import Area, FaultKind, Finding
-from genmonitor.findings.line import WIDTH, brief, clipped, evaluation_line
+from genmonitor.findings.line import brief, clipped, evaluation_line
+from genmonitor.findings.tables import WIDTH
 from genmonitor.findings.values import ValueSpec
+from genmonitor.functional.diagnosis.readings import READINGS
 
 KEY = "error_ratio_image"
 VALUES = {key: ValueSpec(key, unit="×", better="low") for key in (KEY, "error_ratio_2")}
@@ -63,6 +65,16 @@ def test_line_begins_with_the_news(ratios, said):
 def test_line_ends_with_the_finding(finding, said):
     assert clipped(brief(finding, records(35.0)[0], VALUES), 99) == said
     assert line([finding], records(35.0)).endswith(f"   {clipped(said, 40)}")
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.name)
+def test_a_reading_keeps_its_value_where_both_have_no_room(reading):
+    fake, real = f"{reading.name} {reading.value(0.123)}", reading.value(0.456)
+    finding = Finding(
+        f"Whole image: {fake}, real {real} (in 62 % of the images).", Area("whole image"), "", None, False
+    )
+    said = line([finding], records(1.1, 1.1, 1.2))
+    assert said.endswith((f"   {fake}", f"   {fake}, real {real}"))
 
 
 def test_what_was_found_before_is_not_repeated():

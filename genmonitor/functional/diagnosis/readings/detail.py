@@ -101,7 +101,7 @@ class ColumnsOfTwo(RowsOfTwo):
 class Checkerboard(_Pattern):
     """Difference between the two colors of a checkerboard of single pixels."""
 
-    name = "checkerboard of single pixels stands out by"
+    name = "checkerboard of single pixels"
 
     def of(self, look: Look) -> Tensor:
         x = look.gray
@@ -112,7 +112,7 @@ class Checkerboard(_Pattern):
 class GridOfFour(_Pattern):
     """Step across every fourth line, relative to other steps."""
 
-    name, period = "steps at every fourth line beyond others", 4
+    name, period = "extra steps at every fourth line", 4
 
     def of(self, look: Look) -> Tensor:
         return steps_between(look.gray, self.period)
@@ -121,13 +121,13 @@ class GridOfFour(_Pattern):
 class GridOfEight(GridOfFour):
     """The same for every eighth line, as after JPEG."""
 
-    name, period, least_side = "steps at every eighth line beyond others", 8, 24
+    name, period, least_side = "extra steps at every eighth line", 8, 24
 
 
 class GridOfTwo(GridOfFour):
     """The same for every second line, as after a transposed convolution of stride 2."""
 
-    name, period = "steps at every second line beyond others", 2
+    name, period = "extra steps at every second line", 2
 
 
 def _alternating(x: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ class MirrorSymmetry(_Shape):
 class LeftBrighter(_Shape):
     """Mean of the left half minus that of the right half."""
 
-    name = "left half brighter than the right by"
+    name = "left half brighter than right by"
 
     def of(self, look: Look) -> Tensor:
         half = look.gray.shape[2] // 2
@@ -91,7 +91,7 @@ class LeftBrighter(_Shape):
 class TopBrighter(_Shape):
     """Mean of the upper half minus that of the lower half."""
 
-    name = "upper half brighter than the lower by"
+    name = "upper half brighter than lower by"
 
     def of(self, look: Look) -> Tensor:
         half = look.gray.shape[1] // 2

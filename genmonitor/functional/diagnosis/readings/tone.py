@@ -71,7 +71,7 @@ class BorderBrightness(_Tone):
 class Corners(_Tone):
     """Mean of the four corners minus that of the middle."""
 
-    name = "corners brighter than the middle by"
+    name = "corners brighter than middle by"
 
     def of(self, look: Look) -> Tensor:
         x = look.gray
@@ -142,7 +142,7 @@ class NumberOfColors(Reading):
 class CommonValues(_Tone):
     """Part of the pixels with one of the eight most common values of the image."""
 
-    name, unit, visible = "pixels of the eight commonest values", "%", 0.2
+    name, unit, visible = "pixels of the 8 commonest values", "%", 0.2
     indirect = True
 
     def of(self, look: Look) -> Tensor:
