@@ -182,6 +182,16 @@ def test_curves_of_one_measure_have_the_names_of_their_places(tmp_path):
     assert (labels["image"], labels["product"], labels["cluster_1"]) == ("image", "product", "cluster 1")
 
 
+def test_no_chart_has_two_curves_of_one_name(tmp_path):
+    specs = RegionValues(["cluster_1", "cluster_2", "constant"]).specs
+    folder = make_run(tmp_path, evaluations=0)
+    write_evaluation(folder, 1, evaluation=record(1, **{spec.key: 0.5 for spec in specs}))
+    changed(folder, declared=[spec.to_dict() for spec in specs])
+    for chart in charts_of(read(folder)):
+        names = [curve["label"] for curve in chart["series"]]
+        assert len({*names}) == len(names), chart["title"]
+
+
 def test_curves_have_the_declared_labels(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     write_evaluation(folder, 1, evaluation=record(1, top_1=0.2, bottom_3=-0.1))
