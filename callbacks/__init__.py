@@ -4,10 +4,11 @@
 A monitor of your own is an evaluator (`genmonitor.evaluation.Evaluator`) in a `GenerativeMonitor` with a `Sampler`.
 """
 
-from genmonitor.callbacks.base import GenerativeMonitor, MonitorOptions
+from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.sweep import SweepResult, sweep
 from genmonitor.callbacks.disagreement import DisagreementMonitor
 from genmonitor.callbacks.diversity import DiversityMonitor
+from genmonitor.callbacks.options import MonitorOptions
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.callbacks.validation_samples import ValidationSamples

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GenerativeMonitor: runs an evaluator inside a Trainer; PromptedMonitor, its kind for conditional generators."""
+"""GenerativeMonitor: runs an evaluator inside a Trainer."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Unpack
@@ -25,6 +24,7 @@ from genmonitor.callbacks.integration.circumstances import (
     run_folder,
     told_to_stop,
     trainer_progress,
+    way_back,
 )
 from genmonitor.callbacks.integration.compat import (
     averaged_model,
@@ -45,16 +45,13 @@ from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.callbacks.watchers import WatchedValues, saves_by_steps
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
-from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.images import cache, streams
 from genmonitor.images.model import SampledModel
-from genmonitor.images.sampler import DrawFn, PromptedSampleFn, SampleFn, Sampler
-from genmonitor.kernels import Kernel
+from genmonitor.images.sampler import DrawFn, Sampler
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
-from genmonitor.monitoring.options import EvaluationOptions, check_names
+from genmonitor.monitoring.options import EvaluationOptions
 from genmonitor.training_state.data import preserve_data
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import Trained, prove_unchanged
@@ -327,7 +324,7 @@ class GenerativeMonitor(Monitor, Callback):
             others=others,
             states={"logged values": logged_state(trainer)} | trainer_states(trainer) | states,
             averaged=None if average is None else average.module,
-            way_back=partial(_way_back, trainer),
+            way_back=partial(way_back, trainer),
         )
         proof = prove_unchanged(trained, self.publisher.notes.add, TrainerCollective(trainer).gather)
         logs = logs_discarded(pl_module, self.publisher.notes.add_once)
@@ -398,93 +395,6 @@ def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bo
     return SampledModel(pl_module, pl_module.device, precision=precision, shared_by=shared_by)
 
 
-def _way_back(trainer: pl.Trainer) -> str:
-    """Return what to do where the training cannot be put back, naming its last checkpoint."""
-    paths = [(getattr(x, "last_model_path", "") or x.best_model_path) for x in trainer.checkpoint_callbacks if x]  # type: ignore[attr-defined]
-    saved = [path for path in paths if path]
-    return f"Go back to the checkpoint {saved[-1]}." if saved else "Start again: there is no checkpoint to go back to."
-
-
 def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:
     """Return the monitors of a Trainer, in its order."""
     return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]  # type: ignore[attr-defined]
-
-
-class MonitorOptions(EvaluationOptions, total=False):
-    """Options that all monitors of a Trainer take by keyword, beside those of `EvaluationOptions`.
-
-    These are `image_key`, `evaluate_on`, `on_alert`, `on_error` and `verbose`.
-
-    Args:
-        every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
-            epoch; 1 by default.
-        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
-        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None, the default, calls
-            `pl_module.sample(n)`. With prompts the arguments are `(pl_module, prompts)` and the method is
-            `sample_prompts(prompts)`: a list of strings, or labels as int64 [n] on the module's device.
-        sample_batch_size: images per call of it, and samples per call of an encoder; 100 by default.
-        real_images: a Dataset, DataLoader or tensor; None, the default, for the Trainer's: see the monitor.
-        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto", the default, for the averaged
-            ones where there are any, "raw" or "averaged".
-    """
-
-    every_n_epochs: int
-    every_n_train_steps: int | None
-    sample_fn: SampleFn | PromptedSampleFn | None
-    sample_batch_size: int
-    real_images: Any
-    weights: Weights
-
-
-def split_options(monitor: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule, dict[str, Any]]:
-    """Return what a `Sampler` takes of the options of a monitor, when to evaluate, and what `GenerativeMonitor` takes.
-
-    Args:
-        monitor: its class.
-        given: the options that its constructor was given.
-
-    Raises:
-        TypeError: if an option is not known, naming the nearest one.
-    """
-    options = dict(given)
-    own = inspect.signature(monitor).parameters.keys() - {"options"}
-    check_names(monitor.__name__, options, [*MonitorOptions.__annotations__, *own])
-    sampling = {"sample_fn": "sample_fn", "sample_batch_size": "batch_size"}
-    timing = ("every_n_epochs", "every_n_train_steps")
-    of_sampler = {name: options.pop(option) for option, name in sampling.items() if option in options}
-    schedule = Schedule(**{name: options.pop(name) for name in timing if name in options})
-    return of_sampler, schedule, options
-
-
-class PromptedMonitor(GenerativeMonitor):
-    """A monitor of features of outputs and of their prompts.
-
-    Args:
-        settings: of the evaluator.
-        make: the evaluator's class.
-        options: the monitor's `MonitorOptions`.
-        **arguments: further ones of the evaluator's class.
-    """
-
-    evaluator: PromptedEvaluator[Any]
-
-    def __init__(
-        self,
-        settings: DiversitySettings | DisagreementSettings,
-        make: Callable[..., PromptedEvaluator[Any]],
-        options: MonitorOptions,
-        **arguments: Any,
-    ) -> None:
-        sampling, schedule, rest = split_options(type(self), options)
-        sampler = Sampler(settings.n_samples, settings.prompts, seed=settings.seed, **sampling)
-        super().__init__(make(settings, batch_size=sampler.batch_size, **arguments), sampler, schedule, **rest)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once it is known."""
-        return self.evaluator.kernel
-
-    @property
-    def prompt_kernel(self) -> Kernel:
-        """The kernel of prompts, with its gamma once it is known."""
-        return self.evaluator.prompt_kernel

@@ -8,7 +8,8 @@ from typing import Unpack
 
 from torch import Tensor
 
-from genmonitor.callbacks.base import MonitorOptions, PromptedMonitor
+from genmonitor.callbacks.options import MonitorOptions
+from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.settings import DisagreementSettings, Reference

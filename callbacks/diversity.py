@@ -9,7 +9,8 @@ from typing import Unpack
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
-from genmonitor.callbacks.base import MonitorOptions, PromptedMonitor
+from genmonitor.callbacks.options import MonitorOptions
+from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.settings import DiversitySettings

@@ -17,7 +17,8 @@ from genmonitor.callbacks.integration.compat import (
     validation_dataloaders,
 )
 from genmonitor.distributed import Collective
-from genmonitor.images.image_set import ImageKey, ImageSet, sampled_indices, weights_of
+from genmonitor.images.batches import ImageKey
+from genmonitor.images.image_set import ImageSet, sampled_indices, weights_of
 from genmonitor.images.streams import streams_taken
 
 

@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Measure again and compare with what was logged."""
-    from genmonitor.callbacks.replay import logged_evaluation, replay
+    from genmonitor.callbacks.checkpoints.replay import logged_evaluation, replay
 
     manifest = logged_evaluation(args.run, args.checkpoint)
     # the result alone goes where the user may send it

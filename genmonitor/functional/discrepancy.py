@@ -9,15 +9,25 @@ float32 holds the little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.permutation import Blocks, standardized
+from genmonitor.functional.pair_sums import (
+    Distances,
+    PairSums,
+    Spans,
+    Strip,
+    gaussians_of,
+    row_spans,
+    strip_distances,
+    sum_of_squares,
+    with_diagonal,
+)
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.base import check_unit_diagonal
 from genmonitor.kernels.views import SampleView, Structure, Texture
@@ -29,55 +39,8 @@ from genmonitor.partition import PixelPartition
 
 View = Literal["structure", "texture"]
 VIEWS: tuple[View, ...] = get_args(View)
-Spans = Sequence[tuple[int, int]]
-Distances = Callable[[Tensor, Tensor], Tensor]
 MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
 """Gammas of the Gaussians, in units of one over the mean squared distance; each is four times the one before."""
-STRIP = 2**19
-"""Bytes of the rows of a matrix that are in work at a time on a CPU: they stay in its cache. A GPU takes what the
-memory budget allows: it waits longer for the start of each small step than for its work."""
-NEAR = 0.1
-"""Exponent of most pairs below which exp(-exponent) - 1 keeps digits that exp(-exponent) loses."""
-
-
-class PairSums(NamedTuple):
-    """Sums of kernels minus one over the pairs of two sets, for G groups and K kernels; all float64.
-
-    Attributes:
-        blocks: over the pairs of each two blocks [G, K, A, B]; the last block of a side may be smaller.
-        rows: of the mixture of the kernels, over the columns [G, N].
-        columns: over the rows [G, M].
-        squares: of its squares, over all pairs [G].
-        own: of the kernel of one gamma for all groups, over all pairs [G]; None where there is none.
-    """
-
-    blocks: Tensor
-    rows: Tensor
-    columns: Tensor
-    squares: Tensor
-    own: Tensor | None = None
-
-    @property
-    def totals(self) -> Tensor:
-        """Sums over all pairs [G, K]."""
-        return self.blocks.sum((-2, -1))
-
-
-class Strip(NamedTuple):
-    """Some rows of the kernels of a group.
-
-    Attributes:
-        group: its number.
-        start: the first row.
-        stop: the one after the last.
-        values: of each kernel in turn [stop - start, columns], with 1 where they are the kernels, 0 where they are the
-            kernels minus one.
-    """
-
-    group: int
-    start: int
-    stop: int
-    values: Iterable[tuple[Tensor, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +166,7 @@ class GroupKernels:
         """
         counts = torch.stack([torch.bincount(some, minlength=len(x)) for some in sets]).double().to(x.device)
         out = torch.zeros(len(self.names), len(sets), len(sets), dtype=torch.float64, device=x.device)
-        spans = _spans(len(x), len(x), 1, True, x.device.type)
+        spans = row_spans(len(x), len(x), 1, True, x.device.type)
         with full_precision():
             for strip in replace(self, gamma=None)._strips(x, x, spans, same=True):
                 rows = strip.stop - strip.start
@@ -233,7 +196,7 @@ class GroupKernels:
             blocks = zeros.repeat(groups, kernels, -(-n // rows), -(-count // size))
             out.append(PairSums(blocks, zeros.repeat(groups, n), zeros.repeat(groups, count), zeros.repeat(groups)))
         with full_precision():
-            for strip in self._strips(x, y, _spans(n, len(y), rows, same, x.device.type), same):
+            for strip in self._strips(x, y, row_spans(n, len(y), rows, same, x.device.type), same):
                 partial, mixed, constant = self._summed(strip, min(rows, strip.stop - strip.start))
                 column = 0
                 for index, (count, size) in enumerate(parts):
@@ -284,7 +247,9 @@ class GroupKernels:
         out.rows[group, strip.start : strip.stop] += mixed.sum(1).double() - constant * mixed.shape[1]
         by_column = weights @ partial[: len(weights)].sum(1)
         (out.rows if same else out.columns)[group, first + own :] += by_column[own:]
-        out.squares[group] += _squares(mixed[:, :own], constant) + (1 + same) * _squares(mixed[:, own:], constant)
+        out.squares[group] += sum_of_squares(mixed[:, :own], constant) + (1 + same) * sum_of_squares(
+            mixed[:, own:], constant
+        )
 
     def _strips(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[Strip]:
         """Yield strips of rows; where `y` is `x`, their columns begin with the first of these rows.
@@ -298,15 +263,15 @@ class GroupKernels:
                 gram = self.kernel.gram(left[a:b], right[a if same else 0 :])
                 if same:
                     check_unit_diagonal(self.kernel, gram.diagonal())
-                yield Strip(group, a, b, [(_with_diagonal(gram, 1) if same else gram, 1.0)])
+                yield Strip(group, a, b, [(with_diagonal(gram, 1) if same else gram, 1.0)])
             return
         for group, a, b, distances in self._distances(x, y, spans, same):
             unit = float(self.unit[group])
             if unit or self.gamma:
-                distances = _with_diagonal(distances, 0) if same else distances
+                distances = with_diagonal(distances, 0) if same else distances
                 gammas = [unit * multiplier for multiplier in self.multipliers]
                 some = distances.detach()[:: -(-(b - a) // 16), :: -(-distances.shape[1] // 16)]
-                yield Strip(group, a, b, _kernels(distances, gammas, self.gamma, float(some.median())))
+                yield Strip(group, a, b, gaussians_of(distances, gammas, self.gamma, float(some.median())))
 
     def _distances(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[tuple[int, int, int, Tensor]]:
         """Yield a group, a first and a last row, and the distances of these rows, as many at a time as memory holds."""
@@ -316,9 +281,9 @@ class GroupKernels:
             whole: list[Tensor] = []
             for part in range(len(self.view)):
                 pieces = self._pieces(part, part + adds_up, x, y)
-                strips = _measured(*next(pieces), some, same)  # one at a time, unless there are more pieces
+                strips = strip_distances(*next(pieces), some, same)  # one at a time, unless there are more pieces
                 for piece in pieces:
-                    strips = [u + v for u, v in zip(strips, _measured(*piece, some, same), strict=True)]
+                    strips = [u + v for u, v in zip(strips, strip_distances(*piece, some, same), strict=True)]
                 for index, ((a, b), distances) in enumerate(zip(some, strips, strict=True)):
                     if adds_up and part:
                         whole[index] = whole[index] + distances
@@ -385,24 +350,6 @@ def views_of_state(
     return out
 
 
-def split_statistics(within_fake: PairSums, across: PairSums, within_real: PairSums, blocks: Blocks) -> Tensor:
-    """Return how far apart each split's sides are in each group: the largest standardized discrepancy over its kernels.
-
-    Args:
-        within_fake: sums over pairs of the fake side, and over those of each two blocks.
-        across: of a fake and a real block.
-        within_real: of two real blocks.
-        blocks: what the splits are of.
-
-    Returns:
-        float64 [G, splits] on the CPU; -inf for a group in which nothing varies.
-    """
-    n, m = blocks.counts
-    fake, both, real = within_fake.blocks[..., :n, :n], across.blocks[..., :n, :m], within_real.blocks[..., :m, :m]
-    grams = torch.cat([torch.cat([fake, both], -1), torch.cat([both.mT, real], -1)], -2).cpu()
-    return standardized(torch.stack([blocks.quadratic_forms(of_group) for of_group in grams])).amax(1)
-
-
 def group_names(partition: PixelPartition | None) -> tuple[str, ...]:
     """Return the names of the groups, "image" first."""
     return ("image", *(partition.regions() if partition else ()))
@@ -431,62 +378,6 @@ def _scale(sides: Sequence[Tensor]) -> float:
     return float(2 * squared_norms(near).double().sum() / (len(near) - 1)) if near.any() else 0.0
 
 
-def _spans(rows: int, columns: int, block: int, same: bool, device: str) -> list[tuple[int, int]]:
-    """Cut rows into strips of whole blocks, or of parts of one block, that a cache and the memory budget hold."""
-    at_most = max(1, chunking.MEMORY_BUDGET // (6 * 8 * columns))
-    if device == "cpu":
-        at_most = max(1, min(at_most, STRIP // (4 * columns)))
-    # strips of a symmetric matrix, or more: each costs a few pairs beyond the upper triangle
-    at_most = min(at_most, max(64, -(-rows // 3))) if same else at_most
-    step = block * (at_most // block) or at_most
-    full, outer = rows // block * block, max(step, block)
-    starts = [a for start in range(0, full, outer) for a in range(start, min(start + outer, full), step)]
-    starts += range(full, rows, at_most)
-    return list(zip(starts, [*starts[1:], rows], strict=True))
-
-
-def _measured(x: Tensor, y: Tensor, distances: Distances, spans: Spans, same: bool) -> Iterable[Tensor]:
-    """Return the distances of strips of rows, one after the other."""
-    return (distances(x[a:b], y[a if same else 0 :]) for a, b in spans)
-
-
-def _kernels(
-    distances: Tensor, gammas: Sequence[float], own: float | None, typical: float
-) -> Iterator[tuple[Tensor, float]]:
-    """Yield exp(-gamma · distances) for each gamma, each in place of the one before, and for one that is in no mixture.
-
-    Where a typical pair is near, this is less 1, and the second number 0. A Gaussian of four times the gamma is the
-    fourth power.
-    """
-    values, before, near = None, 0.0, typical * gammas[0] < NEAR
-    for gamma in gammas:
-        if values is None or gamma != 4 * before:
-            values = _exponential(distances, gamma, near)
-        elif near:
-            for _ in range(2):
-                values.mul_(values + 2)
-        else:
-            values.square_().square_()
-        before = gamma
-        yield values, float(not near)
-    if own is not None:
-        yield _exponential(distances, own, typical * own < NEAR), float(typical * own >= NEAR)
-
-
-def _exponential(distances: Tensor, gamma: float, near: bool) -> Tensor:
-    """Return exp(-gamma · distances), less 1 with `near`."""
-    exponents = distances * -gamma
-    return exponents.expm1_() if near else exponents.exp_()
-
-
-def _squares(values: Tensor, constant: float) -> Tensor:
-    """Return the sum of squares of values less a constant, float64."""
-    rows = squared_norms(values).double()
-    if constant:
-        rows = rows - 2 * constant * values.sum(1).double() + constant**2 * values.shape[1]
-    return rows.sum()
-
-
 def _centered_pairs(gram: Tensor) -> Tensor:
     """Return a Gram matrix [N, N] in float64, centered, with zeros on its diagonal."""
     gram = gram.double()
@@ -497,13 +388,6 @@ def _root_mean_square(grams: Tensor) -> Tensor:
     """Return that of the pairs of different samples [...], from matrices [..., N, N] with a zero diagonal."""
     n = grams.shape[-1]
     return (grams.square().sum((-2, -1)) / (n * (n - 1))).sqrt()
-
-
-def _with_diagonal(matrix: Tensor, value: float) -> Tensor:
-    """Return [N, M] with a value all over its diagonal, in place unless a gradient is wanted."""
-    if matrix.requires_grad:
-        return matrix.masked_fill(torch.eye(*matrix.shape, dtype=torch.bool, device=matrix.device), value)
-    return matrix.fill_diagonal_(value)
 
 
 def _all_equal(sides: Sequence[Tensor]) -> bool:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features, check_min_samples, check_samples, check_whole_blocks
-from genmonitor.functional.discrepancy import GroupKernels, PairSums
+from genmonitor.functional.discrepancy import GroupKernels
+from genmonitor.functional.pair_sums import PairSums
 from genmonitor.kernels.base import Kernel, check_kernel
 from genmonitor.kernels.builtin import GaussianKernel
 from genmonitor.partition import PixelPartition

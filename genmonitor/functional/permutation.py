@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least
+from genmonitor.functional.pair_sums import PairSums
 from genmonitor.linalg.chunking import rows_in_cache
 
 LEVEL = 0.05
@@ -183,3 +184,21 @@ def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     shuffle = torch.randperm(len(order), generator=torch.Generator().manual_seed(own))
     return order[shuffle.to(order.device)], number
+
+
+def split_statistics(within_fake: PairSums, across: PairSums, within_real: PairSums, blocks: Blocks) -> Tensor:
+    """Return how far apart each split's sides are in each group: the largest standardized discrepancy over its kernels.
+
+    Args:
+        within_fake: sums over pairs of the fake side, and over those of each two blocks.
+        across: of a fake and a real block.
+        within_real: of two real blocks.
+        blocks: what the splits are of.
+
+    Returns:
+        float64 [G, splits] on the CPU; -inf for a group in which nothing varies.
+    """
+    n, m = blocks.counts
+    fake, both, real = within_fake.blocks[..., :n, :n], across.blocks[..., :n, :m], within_real.blocks[..., :m, :m]
+    grams = torch.cat([torch.cat([fake, both], -1), torch.cat([both.mT, real], -1)], -2).cpu()
+    return standardized(torch.stack([blocks.quadratic_forms(of_group) for of_group in grams])).amax(1)

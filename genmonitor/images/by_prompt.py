@@ -12,7 +12,8 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.distributed import Collective
-from genmonitor.images.image_set import READ_BATCH, ImageSet, describe_batch, look_up, random_order
+from genmonitor.images.batches import describe_batch, look_up
+from genmonitor.images.image_set import READ_BATCH, ImageSet, random_order
 from genmonitor.images.prompts import Prompts
 
 PromptKey = str | int | Callable[[Any], Any] | None

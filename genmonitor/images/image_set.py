@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
@@ -28,11 +28,11 @@ from torch.utils.data import (
 )
 
 from genmonitor._io import Progress, no_progress
-from genmonitor._validation import check_images, check_tensor, plain
+from genmonitor._validation import check_images, check_tensor
+from genmonitor.images.batches import ImageKey, find_images
 from genmonitor.training_state.data import found_generators, preserve_data
 from genmonitor.training_state.rng import preserve_rng, seed_generators
 
-ImageKey = str | int | Callable[[Any], Tensor] | None
 READ_BATCH = 128
 MAX_HELD = 2**26
 """Bytes up to which the images of a set are kept once all are read: 64 MiB."""
@@ -376,81 +376,6 @@ def weights_of(sampler: Any) -> Tensor | None:
 
 def _attributes(thing: Any) -> list[Any]:
     return list(getattr(thing, "__dict__", {}).values())
-
-
-def find_images(batch: Any, key: ImageKey) -> Tensor:
-    """Find the images of a batch.
-
-    Args:
-        batch: what a loader yields.
-        key: a key, an index or a callable. None for the batch itself if it is a tensor; of a tuple the first tensor of
-            4, or else of 3 dimensions. Of a dictionary the entry "image", "images" or "pixel_values", else the only
-            tensor of 4, or else of 3 dimensions.
-
-    Returns:
-        Images [N, C, H, W]; gray ones [N, H, W] get a channel.
-
-    Raises:
-        ValueError: if there are none.
-
-    Example:
-        >>> find_images((torch.tensor([7]), torch.zeros(1, 8, 8)), None).shape
-        torch.Size([1, 1, 8, 8])
-    """
-    found: Any = None
-    if key is not None:
-        found = look_up(batch, key, "image_key", "images")
-    elif isinstance(batch, Tensor):
-        found = batch
-    elif isinstance(batch, Mapping):
-        found = next((batch[name] for name in ("image", "images", "pixel_values") if name in batch), None)
-        tensors = _like_images(batch.values())
-        found = tensors[0] if found is None and len(tensors) == 1 else found
-    elif isinstance(batch, Sequence):
-        tensors = _like_images(batch)
-        found = tensors[0] if tensors else None
-        alike = [i for i, x in enumerate(batch) if isinstance(x, Tensor) and tensors and x.shape == tensors[0].shape]
-        if len(alike) > 1 and tensors[0].ndim == 4:
-            raise ValueError(
-                f"Expected one tensor of images in a batch, but got {describe_batch(batch)}. Give `image_key=` the "
-                f"index of those that the generator is to learn, {' or '.join(map(str, alike))}, or `real_images=`."
-            )
-    if not isinstance(found, Tensor) or found.ndim not in (3, 4):
-        raise ValueError(
-            f"Expected images [N, C, H, W] in a batch, but got {describe_batch(batch if found is None else found)}. "
-            "Give `image_key=` a key, an index or a callable from the batch to its images, or `real_images=`."
-        )
-    return plain(found)[:, None] if found.ndim == 3 else plain(found)
-
-
-def _like_images(parts: Iterable[Any]) -> list[Tensor]:
-    """Return the tensors of four dimensions, or else those of three: gray images, but also embeddings of texts."""
-    tensors = [x for x in parts if isinstance(x, Tensor)]
-    return [x for x in tensors if x.ndim == 4] or [x for x in tensors if x.ndim == 3]
-
-
-def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:
-    """Return what a key, an index or a callable leads to in a batch; raise ValueError where it leads nowhere."""
-    if callable(key):
-        return key(batch)
-    try:
-        return batch[key]
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(
-            f"Expected `{argument}`={key!r} to lead to the {wanted} of a batch, but got {describe_batch(batch)}."
-        ) from error
-
-
-def describe_batch(batch: Any) -> str:
-    """Say what kind of batch it is, for errors."""
-    if isinstance(batch, Tensor):
-        return f"a tensor of shape {list(batch.shape)}"
-    if isinstance(batch, Mapping):
-        return f"a dictionary with the keys {list(batch)}"
-    if isinstance(batch, Sequence) and not isinstance(batch, str):
-        parts = [*map(describe_batch, batch[:5]), *(["…"] if len(batch) > 5 else [])]
-        return f"a {type(batch).__name__} of {', '.join(parts)}"
-    return type(batch).__name__
 
 
 def fingerprint(images: Tensor) -> str:

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.distributed import Collective
-from genmonitor.images.image_set import READ_BATCH, ImageKey, StreamedItems, find_images, iterating
+from genmonitor.images.batches import ImageKey, find_images
+from genmonitor.images.image_set import READ_BATCH, StreamedItems, iterating
 from genmonitor.training_state.data import found_generators, preserve_data
 from genmonitor.training_state.rng import preserve_rng, seed_everything, seed_generators
 

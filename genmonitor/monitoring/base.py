@@ -31,7 +31,8 @@ from genmonitor.evaluation.evaluator import (
 from genmonitor.evaluation.results import MOMENT, Alert, History
 from genmonitor.findings.finding import Finding
 from genmonitor.findings.values import RUN_VALUES, ValueSpec
-from genmonitor.images.image_set import ImageKey, ImageSet
+from genmonitor.images.batches import ImageKey
+from genmonitor.images.image_set import ImageSet
 from genmonitor.images.model import SampledModel
 from genmonitor.images.sampler import DrawFn, Sampler, Samples
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 import torch
 
 from genmonitor._validation import check_one_of
-from genmonitor.images.image_set import ImageKey
+from genmonitor.images.batches import ImageKey
 
 OnError = Literal["warn", "raise"]
 Log = Literal["main", "all"]

@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
 
 from genmonitor.callbacks import GenerativeMonitor, PixelClusterMonitor
-from genmonitor.callbacks.base import sampled_model, split_options
+from genmonitor.callbacks.base import sampled_model
+from genmonitor.callbacks.options import split_options
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Evaluation, FitReport
 from genmonitor.images.sampler import Sampler

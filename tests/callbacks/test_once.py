@@ -11,7 +11,7 @@ from _helpers.runs import manifests
 from _helpers.swept import both, new, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from genmonitor.callbacks.replay import logged_evaluation, replay
+from genmonitor.callbacks.checkpoints.replay import logged_evaluation, replay
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.values import RUN_VALUES, by_key, lookup
 

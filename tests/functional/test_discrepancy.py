@@ -5,7 +5,7 @@ import torch
 from _helpers import references as ref
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
-from genmonitor.functional import discrepancy
+from genmonitor.functional import discrepancy, pair_sums
 from genmonitor.functional.discrepancy import MULTIPLIERS, GroupKernels, view_kernels
 from genmonitor.kernels.views import Structure, Texture
 from genmonitor.linalg import chunking
@@ -49,7 +49,7 @@ def summed(gram: np.ndarray, rows: int, columns: int) -> np.ndarray:
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("block", [1, 7, 3000])
 def test_a_gpu_gets_few_strips_and_a_processor_those_that_its_cache_holds(block, same):
-    strips = {device: discrepancy._spans(3000, 3000, block, same, device) for device in ("cpu", "cuda")}
+    strips = {device: pair_sums.row_spans(3000, 3000, block, same, device) for device in ("cpu", "cuda")}
     for spans in strips.values():
         assert [start for start, _ in spans] == [0, *(stop for _, stop in spans[:-1])]
         assert spans[-1][1] == 3000
@@ -71,7 +71,7 @@ def test_a_gpu_gets_few_strips_and_a_processor_those_that_its_cache_holds(block,
 )
 def test_sums_are_those_of_loops(view, sizes, budget, monkeypatch):
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
-    monkeypatch.setattr(discrepancy, "STRIP", 2000)
+    monkeypatch.setattr(pair_sums, "STRIP", 2000)
     x, y, reference = images(20), images(13, 1), images(30, 2)
     kernels = discrepancy.replace(view_kernels([reference], PARTITION)[view], mixture=MIXTURE)
     across, within = kernels.sums(x, y, sizes), kernels.sums(x, sizes=sizes)

@@ -8,7 +8,8 @@ from _helpers.meta_tensor import MetaTensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from genmonitor.images import image_set as module
-from genmonitor.images.image_set import ImageSet, StreamedItems, find_images, fingerprint
+from genmonitor.images.batches import find_images
+from genmonitor.images.image_set import ImageSet, StreamedItems, fingerprint
 from genmonitor.training_state.data import preserve_data
 
 IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))

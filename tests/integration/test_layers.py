@@ -38,7 +38,7 @@ LAYERS = [
 
 EXCEPTIONS = {
     ("genmonitor.cli.best", "genmonitor.callbacks.integration.checkpoints"): "checkpoints are those of a Trainer",
-    ("genmonitor.cli.replay", "genmonitor.callbacks.replay"): "a run is replayed by a Trainer",
+    ("genmonitor.cli.replay", "genmonitor.callbacks.checkpoints.replay"): "a run is replayed by a Trainer",
     ("genmonitor.cli.sweep", "genmonitor.callbacks.checkpoints.sweep"): "a Trainer sets up module and data",
     (
         "genmonitor.metrics.cka",
@@ -233,8 +233,8 @@ def test_every_layer_is_read(tree):
         ),
         (
             "cli.replay",
-            "from genmonitor.callbacks.replay import replay",  # allowed where a function does it
-            ("genmonitor.cli.replay", "genmonitor.callbacks.replay"),
+            "from genmonitor.callbacks.checkpoints.replay import replay",  # allowed where a function does it
+            ("genmonitor.cli.replay", "genmonitor.callbacks.checkpoints.replay"),
         ),
     ],
 )

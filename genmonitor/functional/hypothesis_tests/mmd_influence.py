@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor.functional.discrepancy import GroupKernels, PairSums
+from genmonitor.functional.discrepancy import GroupKernels
 from genmonitor.functional.kernel_means import check_sides
+from genmonitor.functional.pair_sums import PairSums
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.base import check_kernel

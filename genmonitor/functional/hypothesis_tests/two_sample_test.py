@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_positive
-from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View, split_statistics, view_kernels
+from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View, view_kernels
 from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.permutation import (
     MIN_SAMPLES,
@@ -18,6 +18,7 @@ from genmonitor.functional.permutation import (
     Blocks,
     check_permutations,
     familywise_p_values,
+    split_statistics,
 )
 from genmonitor.partition import PixelPartition
 

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from genmonitor import PixelPartition
 from genmonitor.callbacks import sweep
-from genmonitor.callbacks.replay import replay
+from genmonitor.callbacks.checkpoints.replay import replay
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
 

@@ -6,7 +6,7 @@ from _helpers.evaluations import halves
 from genmonitor import CosineMeanSimilarity, GaussianKernel, LaplacianKernel, MaximumMeanDiscrepancy, PixelPartition
 from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions, RegionMetrics, distances
-from genmonitor.functional import discrepancy, mmd_influence
+from genmonitor.functional import mmd_influence, pair_sums
 from genmonitor.functional.discrepancy import MULTIPLIERS, view_kernels, views_state
 from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence
 from genmonitor.functional.permutation import LEVEL
@@ -172,7 +172,7 @@ def test_too_few_images_are_not_tested():
     ("kernel", "block_size"), [(KERNEL, None), (KERNEL, 3), (GaussianKernel(30.0), None), (LaplacianKernel(0.3), 2)]
 )
 def test_draws_in_one_pass_give_what_each_gives_alone(kernel, block_size, dtype, draws, monkeypatch):
-    monkeypatch.setattr(discrepancy, "STRIP", 500)  # several strips
+    monkeypatch.setattr(pair_sums, "STRIP", 500)  # several strips
     compared, pool = RealRegions(fixed(kernel, block_size), REAL.to(dtype)), halves(12, seed=4).to(dtype)
     found = [*compared.of_draws(pool, torch.tensor(draws))]
     alone = [compared.measure(pool[draw], testable=False) for draw in draws]

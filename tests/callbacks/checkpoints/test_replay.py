@@ -21,7 +21,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torchmetrics import MetricCollection
 
 from genmonitor import PixelPartition
-from genmonitor.callbacks.replay import NEEDED, logged_evaluation, replay
+from genmonitor.callbacks.checkpoints.replay import NEEDED, logged_evaluation, replay
 from genmonitor.cli import main
 from genmonitor.evaluation import RegionSettings
 
