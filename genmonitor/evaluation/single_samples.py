@@ -43,6 +43,7 @@ class SingleSamples:
             no more than by chance.
         numbers: Numbers of the generated images in findings.
         shown: Images [n, C, H, W] by their caption.
+        among: Kind of images that the copied ones are of: "real", or "training" where these were given.
     """
 
     copying: DataCopying
@@ -51,6 +52,7 @@ class SingleSamples:
     copies: tuple[tuple[int, int], ...]
     numbers: Sequence[int]
     shown: dict[str, Tensor]
+    among: str = "real"
 
     @classmethod
     def of(
@@ -89,7 +91,9 @@ class SingleSamples:
         if uncovered is not None:
             most = uncovered.uncovered[:SHOWN].to(real.device)
             shown["real images least like any sample"] = to_cover[most].cpu()
-        return cls(copying, strange, uncovered, copies, fake_indices, {name: x for name, x in shown.items() if len(x)})
+        found = {name: x for name, x in shown.items() if len(x)}
+        whose = "real" if train is None or train_indices else "training"
+        return cls(copying, strange, uncovered, copies, fake_indices, found, whose)
 
     def values(self) -> dict[str, float]:
         """Return the shares that have curves."""
@@ -104,7 +108,7 @@ class SingleSamples:
         kind = FaultKind(Copies.name, float(self.copying.share), "of the images are near copies of real ones", 0.0)
         samples = tuple(self.copying.copied.tolist())
         such_as = ", ".join(map(str, [*dict.fromkeys(real for _, real in self.copies)][:NAMED]))
-        copied = f" Copied are real images {such_as}."
+        copied = f" Copied are {self.among} images {such_as}."
         return [of_copies(kind, float(self.copying.p_value), samples, mask, copied, COPIED)]
 
     def without_samples(self) -> list[Finding]:

@@ -169,7 +169,7 @@ def test_images_that_are_copied_often_are_named_once() -> None:
     train = disks(N, 3)
     fake = torch.cat([disks(N - 60, 1), train[:20].repeat_interleave(3, 0)])
     sentence = str(diagnose(fake, disks(N, 2), train=train).findings[0])
-    named = sentence.split("Copied are real images ")[1].rstrip(".").split(", ")
+    named = sentence.split("Copied are training images ")[1].rstrip(".").split(", ")
     assert len(set(named)) == len(named) == 3
 
 

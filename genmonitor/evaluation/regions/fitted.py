@@ -68,7 +68,7 @@ class NearestImages(NamedTuple):
 
     Attributes:
         images: [n, C, H, W].
-        indices: Which images of their data set these are [n].
+        indices: Numbers of the images in their data set [n]; none for training images given by themselves.
         usual: The median distance of other real images to the nearest of them.
     """
 
