@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong about a monitor and its Trainer, said before the first training step."""
+"""Checks of a monitor and its Trainer before the first training step."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 def check_configuration(
     monitor: GenerativeMonitor, others: list[GenerativeMonitor], trainer: pl.Trainer, pl_module: pl.LightningModule
 ) -> None:
-    """Refuse what cannot work.
+    """Refuse a configuration that cannot work.
 
     Args:
         monitor: The monitor.
         others: All monitors of the Trainer.
-        trainer: Runs the monitor.
-        pl_module: Is evaluated.
+        trainer: Trainer that runs the monitor.
+        pl_module: Module to evaluate.
 
     Raises:
-        ValueError: If there is no way to draw samples, the weights to evaluate are not there, the strategy splits the
-            model in a way that is not supported, an encoder shares parameters with it, or two monitors log under the
-            same names.
+        ValueError: If there is no way to draw samples, the weights to evaluate do not exist, or the strategy splits the
+            model in an unsupported way. Also if an encoder shares parameters with the model, or two monitors log under
+            the same names.
     """
     if isinstance(monitor.sampler, ValidationSamples):
         check_reuse(monitor, trainer)
@@ -50,7 +50,7 @@ def check_configuration(
 
 
 def _check_sharding(trainer: pl.Trainer) -> None:
-    """Refuse what splits a model in a way that cannot go on after an error while samples are drawn."""
+    """Refuse a sharded model that cannot continue after an error while samples are drawn."""
     names = [base.__name__ for base in type(trainer.strategy).__mro__]
     refused = "FSDPStrategy" if "FSDPStrategy" in names else ""
     refused = "DeepSpeed stage 3" if getattr(trainer.strategy, "zero_stage_3", False) else refused
@@ -63,7 +63,7 @@ def _check_sharding(trainer: pl.Trainer) -> None:
 
 
 def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
-    """Return notes on what looks at a value of the monitor more often than the monitor evaluates."""
+    """Return notes on callbacks that read a value of the monitor more often than it evaluates."""
     rarely = not monitor.schedule.every_epoch
     by_steps, by_epochs = saves_by_steps(trainer, monitor.prefix), trainer.check_val_every_n_epoch == 1
     keeps_best: list[Any] = []
@@ -83,9 +83,9 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
 
 
 def mode_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
-    """Return notes on callbacks that take the worst value of a fitted monitor for the best.
+    """Return notes on callbacks that mistake the worst value of a fitted monitor for the best.
 
-    ModelCheckpoint and EarlyStopping look for the lowest value unless they are told otherwise.
+    ModelCheckpoint and EarlyStopping look for the lowest value by default.
     """
     better = {f"{monitor.prefix}/{spec.key}": spec.better for spec in monitor.values() if spec.better is not None}
     notes = []

@@ -54,7 +54,7 @@ class DisagreementMonitor(PromptedMonitor):
             prompt counts alike; None for the smallest such multiple from 1000 on.
         reference: "data", "start" or "previous".
         num_modes: Number of modes of either sign to log.
-        output_encoder: A callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
+        output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
         prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]. Or the
             name of a published one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot

@@ -58,7 +58,7 @@ class DiversityMonitor(PromptedMonitor):
             None for a generator without prompts; the modes that are drawn are then those of kernel PCA.
         n_samples: Number of images generated at each evaluation; None for 1000, or one per prompt if there are more
             prompts.
-        output_encoder: A callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
+        output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
         prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]. Or the
             name of a published one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot

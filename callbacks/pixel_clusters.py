@@ -78,8 +78,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`. None for "average" or
             "smoothed", the one on which halves of the training images agree better.
         batch_estimator: Mini-batch size m of the paper's CKA estimator (100 there); None for the CKA of all images at
-            once. The paper's overestimates dependence by up to about 3/m and may find other clusters. With m = 100, 62
-            % of the sites of digits stay in the same of five clusters (adjusted Rand index 0.35).
+            once. The paper's overestimates dependence by up to about 3/m and may find other clusters. With m = 100, of
+            the sites of digits, 62 % stay in the same of five clusters (adjusted Rand index 0.35).
         region_names: Names of clusters, such as {"cluster_3": "eyes"} once you have seen the map. Values, tables and
             pictures use them, such as `cms/eyes` and `cms/p_eyes`.
         diagnose_every: Number of evaluations from one diagnosis to the next. The first evaluation has one, and so has
@@ -173,7 +173,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         super().__init__(evaluator, sampler, schedule, **rest)
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
-        """Evaluate as every monitor does; the last evaluation of a fit, and one outside of it, have a diagnosis."""
+        """Evaluate like every monitor, with a diagnosis at the last evaluation of a fit and outside of a fit."""
         self.evaluator.diagnoses.is_last = trainer.state.fn != "fit" or ends_here(trainer)
         return super().evaluate(trainer, pl_module, draw)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a monitor evaluates."""
+"""Schedule of the evaluations of a monitor."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class Schedule:
     """Every n-th epoch, or every n-th training batch.
 
     Args:
-        every_n_epochs: Evaluate in every n-th epoch.
-        every_n_train_steps: Evaluate after the first training batch and then after every n-th instead.
+        every_n_epochs: Number n of epochs, to evaluate in every n-th.
+        every_n_train_steps: Number n of training batches, to evaluate after the first and then after every n-th
+            instead.
 
     Example:
         >>> schedule = Schedule(every_n_epochs=2)
@@ -34,12 +35,12 @@ class Schedule:
 
     @property
     def by_steps(self) -> bool:
-        """Whether it goes by training batches."""
+        """True if it counts training batches."""
         return self.every_n_train_steps is not None
 
     @property
     def every_epoch(self) -> bool:
-        """Whether every epoch has an evaluation at its end."""
+        """True if every epoch has an evaluation at its end."""
         return self.every_n_epochs == 1 and not self.by_steps
 
     def step_due(self, batches: int) -> bool:
@@ -50,7 +51,7 @@ class Schedule:
         return due
 
     def epoch_due(self, epoch: int, last: bool = False) -> bool:
-        """Return True if this epoch is evaluated, and take note of it; the `last` one of a training always is."""
+        """Return True if this epoch is evaluated, and remember it; the `last` one of a training always is."""
         before = self._last_epoch
         too_soon = before is not None and 0 < epoch - before < self.every_n_epochs
         if (self.by_steps or too_soon) and not last:
@@ -63,7 +64,7 @@ class Schedule:
         self._last_epoch, self._begun = None, False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain Python only."""
+        """Return the state as plain Python."""
         return {"last_epoch": self._last_epoch, "begun": self._begun}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,7 +73,7 @@ class Schedule:
 
 
 def epoch_of(trainer: pl.Trainer, schedule: Schedule) -> float:
-    """Return the epoch of an evaluation, with its part that is over where an epoch has several of them."""
+    """Return the epoch of an evaluation, with its fraction if an epoch has several evaluations."""
     batches, n = batches_seen(trainer)[1], trainer.num_training_batches
     every = getattr(trainer, "val_check_batch", None)  # before its first fit, a Trainer of Lightning 2.4 has none
     # not from these numbers alone: in its extra epoch StochasticWeightAveraging counts one batch more

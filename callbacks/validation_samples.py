@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples that the module's own validation draws, in place of ones drawn for the evaluation."""
+"""Samples from the module's own validation, in place of samples drawn for the evaluation."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ if TYPE_CHECKING:
 
 
 class ValidationSamples(Sampler):
-    """Takes the first images that `validation_step` returns in each validation run, and draws none.
+    """Collects the first images that `validation_step` returns in each validation run, instead of drawing samples.
 
-    An evaluation then costs no sampling. What it costs instead is comparability: these samples come from random numbers
-    of their own each time, and in other numbers on each process. So a curve moves with their noise too, not only with
-    the model. Changes against the best evaluation are found less surely, values depend on the number of processes, and
-    no checkpoint can give them again.
+    An evaluation then costs no sampling, but comparability is lost. The samples come from different random numbers each
+    time, and their number differs by process. Curves are therefore noisier, and changes from the best evaluation are
+    found less reliably. Values depend on the number of processes, and no checkpoint can reproduce them.
 
     Args:
-        n_samples: How many are taken, over all processes.
+        n_samples: Number of images to take, over all processes.
         key: Key of the images [n, C, H, W] in the dictionary that `validation_step` returns, or else the name of the
-            module's attribute in which it leaves those of the batch.
+            module's attribute that holds those of the batch.
 
     Example:
         >>> samples = ValidationSamples(500, key="generated")
@@ -53,7 +52,7 @@ class ValidationSamples(Sampler):
         self._kept, self._missing = [], None
 
     def take(self, pl_module: pl.LightningModule, outputs: Any, comm: Collective) -> None:
-        """Take this process's images of a batch, as long as any are wanted."""
+        """Take this process's images of a batch, as long as more are needed."""
         wanted = len(comm.rank_indices(self.n_samples)) - sum(map(len, self._kept))
         if wanted <= 0:
             return
@@ -68,7 +67,7 @@ class ValidationSamples(Sampler):
     def draw(
         self, model: SampledModel, indices: Iterable[int], progress: Progress = no_progress, repair: bool = False
     ) -> Tensor:
-        """Return as many of the images as there are indices, or fewer where so many were not seen yet."""
+        """Return one image per index, or fewer if not enough were seen yet."""
         if self._missing is not None:
             raise ValueError(
                 f"Expected `validation_step` to return a dictionary with images [n, C, H, W] under {self.key!r}, or to "
@@ -80,10 +79,10 @@ class ValidationSamples(Sampler):
         return check_images("images of `validation_step`", images.nan_to_num() if repair else images)
 
     def samples(self, model: SampledModel, comm: Collective, progress: Progress = no_progress) -> Samples:
-        """Return this process's part of them.
+        """Return this process's part of the images.
 
         Raises:
-            ValueError: If the validation run gave fewer.
+            ValueError: If the validation run gave fewer images.
         """
         indices = list(comm.rank_indices(self.n_samples))
         images = self.draw(model, indices)
@@ -96,19 +95,19 @@ class ValidationSamples(Sampler):
         return Samples(images, torch.tensor(indices, dtype=torch.long, device=images.device))
 
     def check_rows(self, model: SampledModel, probe: Tensor) -> tuple[str, ...]:
-        """Return nothing: in which batches they are drawn is the user's."""
+        """Return nothing, since the user decides on the batches."""
         return ()
 
     def settings(self) -> dict[str, Any]:
-        """Return what samples depend on beside the weights, as plain Python."""
+        """Return the settings of samples, besides the weights, as plain Python."""
         return {"n_samples": self.n_samples, "reuse": "validation", "reuse_key": self.key}
 
 
 def check_reuse(monitor: GenerativeMonitor, trainer: pl.Trainer) -> None:
-    """Refuse to take validation's samples where there are none, or not those that are asked for.
+    """Refuse to take samples from validation if there are none, or they do not match the request.
 
     Raises:
-        ValueError: If so.
+        ValueError: If they cannot be taken.
     """
     reason = None
     if not validates(trainer):

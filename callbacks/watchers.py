@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values for callbacks and schedulers that rank weights: those that an evaluation made, or a value that ranks last."""
+"""Values for callbacks and schedulers that rank weights: those of an evaluation, or a value that ranks last."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SCHEDULER = "A learning-rate scheduler"
 
 
 class WatchedValues:
-    """A monitor's values in `trainer.callback_metrics`, and nothing there of weights that no evaluation saw.
+    """Values of a monitor in `trainer.callback_metrics`, without values of weights that were not evaluated.
 
-    Lightning keeps a logged value until the next one, so ModelCheckpoint would rank an epoch without an evaluation by
-    the value of the epoch before.
+    Lightning keeps a logged value until the next one. ModelCheckpoint would therefore rank an epoch without an
+    evaluation by the value of the epoch before.
 
     Args:
         prefix: Prefix of the keys.
@@ -31,21 +31,21 @@ class WatchedValues:
         self._are_shown: bool | None = None
 
     def start(self, trainer: pl.Trainer) -> None:
-        """Begin a fit: give schedulers a key to wait for, since Lightning ends a run that has none when one is due."""
+        """Begin a fit: give schedulers a key to wait for, since Lightning ends a run without one."""
         self._values, self._made_at, self._are_shown = {}, -1, None
         for name, config in waiting(trainer, self._prefix):
             if name == SCHEDULER and config.strict:  # another is only warned about
                 trainer.callback_metrics.setdefault(str(config.monitor), _nothing(trainer, str(config.monitor)))
 
     def take(self, values: Mapping[str, float], batches: int) -> None:
-        """Take the values of an evaluation, by key without prefix, made after so many training batches."""
+        """Take the values of an evaluation, by key without prefix, made after a number of training batches."""
         before = self._values
         new = {f"{self._prefix}/{key}": float(value) for key, value in values.items()}
         self._values = dict.fromkeys(before, math.nan) | new
         self._made_at, self._are_shown = batches, None
 
     def show(self, trainer: pl.Trainer, since: int, device: torch.device | str = "cpu") -> None:
-        """Show the values if they were made after more training batches than `since`, else that there are none."""
+        """Publish the values if they were made after more training batches than `since`, else that there are none."""
         shown = self._made_at > since
         if shown == self._are_shown:
             return
@@ -56,7 +56,7 @@ class WatchedValues:
             metrics[key] = _nothing(trainer, key) if math.isnan(value) else torch.tensor(value, device=device)
 
     def notes(self, trainer: pl.Trainer) -> list[str]:
-        """Return a note on each key of this monitor that is waited for and has no value after an evaluation."""
+        """Return a note on each watched key of this monitor that has no value after an evaluation."""
         return [
             f"{key!r} is monitored, but this evaluation has no value of it. Weights without one rank last. The nearest "
             f"key is {get_close_matches(key, self._values, 1, 0)[0]!r}."
@@ -65,7 +65,7 @@ class WatchedValues:
         ]
 
     def missing_notes(self, trainer: pl.Trainer) -> list[str]:
-        """Return a note on all that waits for a value of this monitor, after an evaluation that made none."""
+        """Return a note on all that wait for a value of this monitor, after an evaluation without values."""
         return [
             f"{name} monitors {x.monitor!r}, of which this evaluation has no value. It takes a missing evaluation for "
             "no improvement, so a `patience` counts it"
@@ -73,19 +73,19 @@ class WatchedValues:
         ]
 
     def _watched(self, trainer: pl.Trainer) -> list[str]:
-        """Return the keys of this monitor that callbacks and schedulers wait for; Lightning ends a run without them."""
+        """Return the keys of this monitor for which callbacks and schedulers wait; without them Lightning ends a run."""
         return [str(x.monitor) for name, x in waiting(trainer, self._prefix) if name != SCHEDULER or x.strict]
 
 
 def waiting(trainer: pl.Trainer, prefix: str) -> list[tuple[str, Any]]:
-    """Return what waits for a value of a monitor, by its `monitor`: callbacks and learning-rate schedulers, by name."""
+    """Return the callbacks and learning-rate schedulers that wait for a value of a monitor, by their `monitor`."""
     found = [(type(callback).__name__, callback) for callback in trainer.callbacks]  # type: ignore[attr-defined]
     found += [(SCHEDULER, config) for config in trainer.lr_scheduler_configs]
     return [(name, x) for name, x in found if str(getattr(x, "monitor", None)).startswith(f"{prefix}/")]
 
 
 def saves_by_steps(trainer: pl.Trainer, prefix: str) -> bool:
-    """Return True if a ModelCheckpoint ranks weights by this monitor after training batches, or after some time."""
+    """Return True if a ModelCheckpoint ranks weights by this monitor after training batches or a time interval."""
     return any(
         str(getattr(checkpoint, "monitor", None)).startswith(f"{prefix}/")
         and (getattr(checkpoint, "_every_n_train_steps", 0) or getattr(checkpoint, "_train_time_interval", None))
@@ -96,7 +96,7 @@ def saves_by_steps(trainer: pl.Trainer, prefix: str) -> bool:
 def _nothing(trainer: pl.Trainer, key: str) -> torch.Tensor:
     """Return the value of weights that were not evaluated: NaN, which ModelCheckpoint ranks last.
 
-    EarlyStopping ends a run at NaN. Where it waits for the key, the value is the worst that lets the run go on.
+    EarlyStopping ends a run at NaN. If it waits for the key, the value is the worst that lets the run continue.
     """
     for stop in trainer.early_stopping_callbacks:
         if stop.monitor == key and stop.check_finite:

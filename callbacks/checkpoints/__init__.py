@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluations of what a training left: its checkpoints, in a Trainer that takes no step."""
+"""Evaluations of the checkpoints of a training, in a Trainer that takes no step."""

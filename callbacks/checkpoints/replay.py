@@ -27,7 +27,7 @@ def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict
 
     Args:
         path: File of the run, such as cms_run.json, with the files that it names beside it.
-        checkpoint: Checkpoint of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
+        checkpoint: Checkpoint of the evaluated moment; only tensors and plain Python are loaded from it.
         setup: Same as in `sweep`, with the monitors of the run.
 
     Returns:

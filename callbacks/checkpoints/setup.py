@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setup of a training by the user's own code, in a Trainer that takes no step."""
+"""Setup of a training by the user's code, in a Trainer that takes no step."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that return
 
 @dataclass(frozen=True)
 class Setup:
-    """Module and data of a training, with what else is known of it.
+    """Module and data of a training, with monitors and Trainer if known.
 
     Attributes:
         module: The LightningModule.
-        data: A LightningDataModule, a loader, or a list of them; None where the module has its own.
-        monitors: Those of the Trainer, or given by themselves.
-        trainer: None where it is not known.
+        data: A LightningDataModule, a loader, or a list of them; None if the module has its own.
+        monitors: Monitors of the Trainer, or given separately.
+        trainer: Trainer; None if unknown.
     """
 
     module: LightningModule
@@ -46,7 +46,7 @@ class Setup:
 
     @classmethod
     def of(cls, made: Any) -> Setup:
-        """Take the parts of what a user's function returned: those of `RETURNS`, in that order.
+        """Split the result of a user's function into the parts of `RETURNS`, in that order.
 
         Raises:
             ValueError: If it returned something else.
@@ -64,10 +64,10 @@ class Setup:
 
 
 def make_setup(setup: str | Callable[[], Any]) -> Setup:
-    """Make what was trained.
+    """Make the setup of a training.
 
     Args:
-        setup: A function without arguments that returns it, or where it is: "FILE.py:FUNCTION".
+        setup: Function without arguments that returns it, or its location "FILE.py:FUNCTION".
 
     Raises:
         ValueError: If there is no such function, or it returns something else.
@@ -103,14 +103,14 @@ def run_at_start(
     callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> None:
-    """Call a function where training would begin: data, module and the other callbacks are set up then.
+    """Call a function where training would begin, when data, module and other callbacks are set up.
 
     Args:
         module: A LightningModule.
-        data: A LightningDataModule, a loader, a list of a training and a validation loader, or None where the module
-            has loaders of its own.
-        body: Takes the Trainer and the module.
-        callbacks: Callbacks of the Trainer, before `body`.
+        data: A LightningDataModule, a loader, a list of a training and a validation loader, or None if the module has
+            its own loaders.
+        body: Function of the Trainer and the module.
+        callbacks: Callbacks of the Trainer, which come before `body`.
         settings: Settings of the Trainer, on one device unless these say otherwise.
     """
 
@@ -141,7 +141,7 @@ def run_at_start(
 
 
 def settings_of(trainer: Trainer | None) -> dict[str, Any]:
-    """Return what an evaluation may depend on of the Trainer that trained, if it is known."""
+    """Return the settings of the Trainer that trained on which an evaluation may depend, if it is known."""
     if trainer is None:
         return {}
     limits = ("limit_train_batches", "limit_val_batches", "overfit_batches", "max_epochs", "max_steps")
@@ -153,10 +153,10 @@ def settings_of(trainer: Trainer | None) -> dict[str, Any]:
 
 
 def placed(device: str | None) -> dict[str, Any]:
-    """Return the settings of a Trainer that say where it computes, in the processes that torchrun or srun started.
+    """Return the settings of a Trainer for device and processes, such as those that torchrun or srun started.
 
     Args:
-        device: Such as "cpu" or "cuda:1"; None for that of the training.
+        device: Device, such as "cpu" or "cuda:1"; None for that of the training.
 
     Example:
         >>> placed("cuda:1")
@@ -178,7 +178,7 @@ def placed(device: str | None) -> dict[str, Any]:
 
 @contextmanager
 def without_advice() -> Iterator[None]:
-    """Keep Lightning from telling about a training that does not take place."""
+    """Silence messages of Lightning about a training that does not take place."""
     names = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in levels:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a sweep is, in a file of its folder, and which checkpoints are new to it."""
+"""Progress of a sweep, in a file of its folder, and its new checkpoints."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from genmonitor.report.run import read_run
 
 
 class SweepState:
-    """The moments that were evaluated, and the monitors as they were after the last.
+    """Evaluated moments, and the state of the monitors after the last one.
 
     Args:
-        folder: Where monitors write.
-        monitors: Whose state it is.
+        folder: Folder that monitors write to.
+        monitors: Monitors of the sweep.
 
     Attributes:
-        moments: See `Checkpoint.moment`.
+        moments: Evaluated moments, see `Checkpoint.moment`.
 
     Raises:
-        ValueError: If the folder has the evaluations of a training, or of a sweep with other settings.
+        ValueError: If the folder holds the evaluations of a training, or of a sweep with other settings.
     """
 
     def __init__(self, folder: Path, monitors: Sequence[GenerativeMonitor]) -> None:
@@ -45,11 +45,11 @@ class SweepState:
 
     @property
     def last(self) -> int:
-        """The last moment that was evaluated, -1 before the first."""
+        """Last moment that was evaluated, -1 before the first."""
         return max(self.moments, default=-1)
 
     def save(self, moment: int, writes: bool = True) -> None:
-        """Take note that a moment is over, in the file too where this process writes it."""
+        """Record that a moment is evaluated, also in the file if this process writes it."""
         self.moments.append(moment)
         if not writes:
             return
@@ -86,9 +86,9 @@ def new_checkpoints(places: Sequence[Path], state: SweepState, skip: Callable[[P
     """Return the checkpoints that a sweep has not evaluated, in the order of the training.
 
     Args:
-        places: Files, and folders to look for files in and below.
-        state: Says what was evaluated already.
-        skip: Takes a file and why it cannot be evaluated.
+        places: Files, and folders to search with their subfolders.
+        state: State with the moments that were evaluated.
+        skip: Function of a file and the reason why it cannot be evaluated.
     """
     found = []
     for path in find_files(places):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep: every checkpoint of a run through its monitors, as if they had been there."""
+"""A sweep: evaluates every checkpoint of a run, as if its Trainer had had the monitors."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class SweepResult:
 
     Attributes:
         folder: Folder of the report and the other files.
-        histories: The records of all evaluations, by prefix of the monitor.
-        evaluated: The names of the checkpoints that were evaluated this time.
+        histories: Records of all evaluations, by prefix of the monitor.
+        evaluated: Names of the checkpoints that were evaluated this time.
         before: Number of moments of the run that earlier sweeps evaluated.
-        skipped: By name of the checkpoint, why it could not be evaluated.
+        skipped: Reasons why checkpoints could not be evaluated, by name.
     """
 
     folder: Path
@@ -62,24 +62,24 @@ def sweep(
     """Evaluate the checkpoints of a run, in their order, as if its Trainer had had the monitors.
 
     The curves, the report and TensorBoard's files are those of such a run, to the last bit on the same machine; only
-    `images_seen` is missing. What is evaluated stays when a sweep is stopped or killed: the next one goes on from
+    `images_seen` is missing. A sweep that is stopped or killed keeps its evaluations, and the next one continues from
     there. A checkpoint that cannot be evaluated is reported and skipped.
 
-    The module must be what its checkpoints make it: what changes during training and is in no `state_dict` is as
+    Checkpoints must determine the module. Anything that changes during training and is not in a `state_dict` is as
     `setup` makes it, unless `on_load_checkpoint` sets it. A monitor that compares the model with its start
-    (`DisagreementMonitor`) takes the module that `setup` makes for that.
+    (`DisagreementMonitor`) uses the module from `setup` for that.
 
     Args:
-        run: The folder of a run, in which and below which all files `*.ckpt` are taken; or checkpoints.
-        setup: A function without arguments that returns (trainer, module, data), (module, data) or (module, data,
-            monitor), or where it is: "FILE.py:FUNCTION". Data are a LightningDataModule, a loader, or a list of a
-            training and a validation loader. Monitors are those of the trainer and those returned; where there are
-            none, `PixelClusterMonitor(diagnose_every=1)`. Of the trainer are taken its precision, its limits, when it
-            validates, and its loggers that write no files.
-        out: The folder to write into; None for that of the run.
-        device: Where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
-        tell: Takes a line at the start and after each checkpoint.
-        **settings: Settings of the Trainer that evaluates, such as `devices` and `strategy`; by default it runs in the
+        run: Folder of a run, from which all files `*.ckpt` are taken, also in subfolders; or checkpoints.
+        setup: Function without arguments that returns (trainer, module, data), (module, data) or (module, data,
+            monitor), or its location "FILE.py:FUNCTION". Data are a LightningDataModule, a loader, or a list of a
+            training and a validation loader. Monitors are those of the trainer and those returned; if there are none,
+            `PixelClusterMonitor(diagnose_every=1)`. The trainer's precision, limits, validation schedule and loggers
+            that write no files are used.
+        out: Folder to write into; None for that of the run.
+        device: Device to evaluate on, for example "cpu" or "cuda:1"; None for the kind of device of the training.
+        tell: Function that gets a line at the start and after each checkpoint.
+        **settings: Settings of the Trainer that evaluates, such as `devices` and `strategy`. By default it runs in the
             processes that torchrun or Slurm started, else in one.
 
     Raises:
@@ -101,14 +101,14 @@ def sweep(
 def sweep_of(
     made: Setup, places: Sequence[Path], folder: Path, tell: Callable[[str], Any], **settings: Any
 ) -> SweepResult:
-    """Evaluate checkpoints with what is made: see `sweep`.
+    """Evaluate checkpoints with a setup that is made, see `sweep`.
 
     Args:
-        made: Module, data and monitors.
-        places: Checkpoints, and folders to look for some.
+        made: Setup with module, data and monitors.
+        places: Checkpoints, and folders to search for checkpoints.
         folder: Folder to write into.
-        tell: Takes lines.
-        settings: Settings of the Trainer, over those of the one that trained.
+        tell: Function that gets lines.
+        settings: Settings of the Trainer, which override those of the one that trained.
     """
     monitors = made.monitors or [PixelClusterMonitor(diagnose_every=1)]
     if any(isinstance(monitor.sampler, ValidationSamples) for monitor in monitors):
@@ -135,7 +135,7 @@ def sweep_of(
 
 @dataclass
 class _Evaluations:
-    """Evaluates checkpoints inside a Trainer. Every process of it does the same; rank zero alone tells and writes."""
+    """Evaluates checkpoints inside a Trainer. Every process does the same; only rank zero prints and writes."""
 
     monitors: list[GenerativeMonitor]
     state: SweepState
@@ -150,7 +150,7 @@ class _Evaluations:
     def run(
         self, checkpoints: list[Checkpoint], averaging: WeightAveraging | None, trainer: Any, pl_module: Any
     ) -> None:
-        """Evaluate checkpoints one after another; a sweep that is stopped has kept those that are over."""
+        """Evaluate checkpoints one after another; a sweep that is stopped keeps the finished ones."""
         comm = TrainerCollective(trainer)
         checkpoints = comm.broadcast(checkpoints)  # each process has looked, at a time of its own
         for number, checkpoint in enumerate(checkpoints, 1):
@@ -202,7 +202,7 @@ def _loggers(trainer: Trainer | None, folder: Path) -> list[Logger]:
 
 
 def reuse_run(run: Path, monitors: Sequence[GenerativeMonitor]) -> None:
-    """Let monitors of the same settings as the run's keep what it fixed, such as its regions."""
+    """Let monitors with the same settings as those of the run keep its fixed values, such as its regions."""
     for monitor in monitors:
         path = run / f"{monitor.prefix}_run.json"
         manifest = MonitorRun.read(path).manifest if path.is_file() else {}

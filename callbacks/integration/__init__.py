@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ties an evaluation to a Lightning Trainer: its processes, data, weights, and what it keeps private."""
+"""Integration of evaluations in a Lightning Trainer: processes, data, weights, and private parts of Lightning."""

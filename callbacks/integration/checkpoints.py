@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lightning's checkpoints as files: which there are, their order, their content, and their weights in a module."""
+"""Lightning's checkpoints as files: their order, their content, and their weights in a module."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Checkpoint:
 
     Attributes:
         path: Path of the file.
-        progress: How far the training was when it was saved.
-        averaged: True if it holds averaged weights beside the others.
+        progress: Progress of the training when it was saved.
+        averaged: True if it holds averaged weights too.
     """
 
     path: Path
@@ -34,16 +34,16 @@ class Checkpoint:
 
     @property
     def moment(self) -> int:
-        """What tells it from those before and after: the training batches seen until then."""
+        """Moment in the training: the number of training batches seen."""
         return self.progress.batches
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return what is in a checkpoint, without unpickling: tensors, which stay on the disk until used, and plain Python.
+    """Return the content of a checkpoint without unpickling: tensors, which stay on disk until used, and plain Python.
 
     Raises:
         OSError: If there is no such file.
-        ValueError: If it is no checkpoint of Lightning's, or holds something else.
+        ValueError: If it is not a checkpoint of Lightning, or holds something else.
     """
     try:
         saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -57,7 +57,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def look_at(path: Path) -> Checkpoint:
-    """Return a checkpoint with its place in the run; the errors are those of `read_checkpoint`."""
+    """Return a checkpoint with its place in the run; errors are those of `read_checkpoint`."""
     saved = read_checkpoint(path)
     with reading_state(f"the training in {path}"):
         return Checkpoint(path, progress_in(fit_loop(saved)), has_averaged(saved))
@@ -69,13 +69,13 @@ def fit_loop(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def weights_in(saved: dict[str, Any], averaged: bool) -> dict[str, Any]:
-    """Return the averaged or the other weights of a checkpoint, which has both if Lightning averaged weights."""
+    """Return the averaged or the raw weights of a checkpoint, which has both if Lightning averaged weights."""
     # Lightning's WeightAveraging puts the averaged weights where the others were
     return saved["state_dict" if averaged or not has_averaged(saved) else "current_model_state"]
 
 
 def has_averaged(saved: dict[str, Any]) -> bool:
-    """Return True if a checkpoint holds averaged weights beside the others."""
+    """Return True if a checkpoint holds averaged weights too."""
     return "current_model_state" in saved
 
 
@@ -86,7 +86,7 @@ def find_files(places: Sequence[Path]) -> list[Path]:
 
 
 def in_order(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Return checkpoints in the order of the training, one of each moment: last.ckpt often is another's copy."""
+    """Return checkpoints in the order of the training, one per moment, since last.ckpt is often a copy of another."""
     by_name = sorted(checkpoints, key=lambda one: (one.path.stem.startswith("last"), one.path.name))
     first: dict[int, Checkpoint] = {}
     for checkpoint in by_name:
@@ -95,7 +95,7 @@ def in_order(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
 
 
 def run_of(places: Sequence[Path]) -> Path:
-    """Return the folder of the run that checkpoints are of: that above a folder called checkpoints.
+    """Return the folder of the run of checkpoints: the parent of a folder called checkpoints.
 
     Example:
         >>> str(run_of([Path("run")])), str(run_of([Path("run/checkpoints/epoch=1.ckpt")]))
@@ -106,13 +106,13 @@ def run_of(places: Sequence[Path]) -> Path:
 
 
 class WeightAveraging(Callback):
-    """The averaged weights of a checkpoint, where monitors look for those of Lightning's callback of this name."""
+    """Averaged weights of a checkpoint, in place of Lightning's callback of this name."""
 
     def __init__(self) -> None:
         self._average_model: Any = None
 
     def take(self, module: Any, saved: dict[str, Any]) -> None:
-        """Take the averaged weights of a checkpoint, in a copy of the module that is made at the first call."""
+        """Load the averaged weights of a checkpoint into a copy of the module, made at the first call."""
         if self._average_model is None:
             self._average_model = SimpleNamespace(module=copy.deepcopy(module))
         self._average_model.n_averaged = saved["averaging_state"]["n_averaged"]
@@ -123,18 +123,19 @@ class WeightAveraging(Callback):
 def checkpoint_loaded(
     path: Path, trainer: Any, pl_module: Any, averaging: WeightAveraging | None
 ) -> Iterator[TrainingProgress]:
-    """Have a checkpoint's weights in the module, and the Trainer as far as it says, inside the block.
+    """Load the weights and the progress of a checkpoint into module and Trainer inside the block.
 
     Args:
         path: Path of the checkpoint.
-        trainer: In which the module is set up.
-        pl_module: Takes the weights.
-        averaging: Takes the averaged weights, a callback of the Trainer; None if the checkpoints of this run have none.
+        trainer: Trainer in which the module is set up.
+        pl_module: Module that gets the weights.
+        averaging: Callback of the Trainer that gets the averaged weights; None if the checkpoints of this run have
+            none.
 
     Raises:
         OSError: If there is no such file.
-        ValueError: If it is no checkpoint of this run.
-        RuntimeError: If the weights are another module's.
+        ValueError: If it is not a checkpoint of this run.
+        RuntimeError: If the weights belong to another module.
     """
     saved = read_checkpoint(path)
     if has_averaged(saved) != (averaging is not None):

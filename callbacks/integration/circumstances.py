@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation takes of a Trainer: its processes and bars, its folder, and what else numbers may depend on."""
+"""Parts of a Trainer that an evaluation needs: processes, progress bars, folder, and circumstances of the values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TrainerCollective(Collective):
     """The processes of a Trainer, by its strategy.
 
     Args:
-        trainer: Whose strategy is set up.
+        trainer: Trainer whose strategy is set up.
     """
 
     def __init__(self, trainer: pl.Trainer) -> None:
@@ -34,7 +34,7 @@ class TrainerCollective(Collective):
         self.rank, self.world_size = trainer.global_rank, trainer.world_size
 
     def all_true(self, flag: bool) -> bool:
-        """Return whether the flag is true on every process."""
+        """Return True if the flag is true on every process."""
         return bool(self._strategy.reduce_boolean_decision(flag, all=True))
 
     def broadcast(self, value: Any) -> Any:
@@ -43,7 +43,7 @@ class TrainerCollective(Collective):
 
 
 def trainer_progress(trainer: pl.Trainer, name: str) -> Progress:
-    """Return bars that name themselves, shown where the Trainer shows one and somebody looks."""
+    """Return labeled progress bars, shown if the Trainer shows one and the output is interactive."""
     shown = trainer.is_global_zero and trainer.progress_bar_callback is not None
 
     def progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
@@ -56,14 +56,14 @@ def trainer_progress(trainer: pl.Trainer, name: str) -> Progress:
 
 
 def told_to_stop(trainer: pl.Trainer) -> Callable[[], bool]:
-    """Return what tells whether the Trainer was told to stop, by SIGTERM or by `should_stop`, since this call."""
+    """Return a function that tells if the Trainer was told to stop since this call, by SIGTERM or `should_stop`."""
     before = trainer.should_stop  # an early stop, whose last evaluation is due all the same
     return lambda: bool(trainer.received_sigterm or (trainer.should_stop and not before))
 
 
 @contextmanager
 def leaves_at_sigterm(trainer: pl.Trainer) -> Iterator[None]:
-    """Leave the block at SIGTERM, as Lightning leaves a training; several processes wait for its end."""
+    """Leave the block at SIGTERM, as Lightning leaves a training; several processes first finish the block."""
     try:
         with stops_when(lambda: bool(trainer.received_sigterm), alone=trainer.world_size == 1):
             yield
@@ -72,9 +72,9 @@ def leaves_at_sigterm(trainer: pl.Trainer) -> Iterator[None]:
 
 
 def run_folder(trainer: pl.Trainer) -> Path:
-    """Return the folder of the run, that in which ModelCheckpoint puts its own: the same on every process.
+    """Return the folder of the run, in which ModelCheckpoint has its own; the same on every process.
 
-    It stays where it is when the working directory changes.
+    It is absolute, independent of changes of the working directory.
     """
     folder = Path(trainer.default_root_dir)
     if trainer.loggers:
@@ -85,7 +85,7 @@ def run_folder(trainer: pl.Trainer) -> Path:
 
 
 def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: str) -> dict[str, Any]:
-    """Return whose module and data were evaluated, with which weights, and what they ran on."""
+    """Return the classes of module and data, the weights and the hardware of an evaluation."""
     data = getattr(trainer, "datamodule", None)
     return {
         "weights": weights,
@@ -102,11 +102,11 @@ def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: s
 
 
 def callbacks_with_state(trainer: pl.Trainer) -> tuple[dict[str, Any], dict[str, State]]:
-    """Return what sampling might move in callbacks, by name: objects, and what reads and sets attributes.
+    """Return the state of callbacks that sampling might change, by name: objects, or attribute getters and setters.
 
-    That is all of those that keep or end a training. Of the user's it is their attributes, and what tensors,
-    networks and containers among these hold, such as an average of the weights: another object may move by itself, and
-    one that a thread works on does.
+    For callbacks that keep weights or end a training it is their whole state. For the user's callbacks it is their
+    attributes and the content of tensors, networks and containers among these, such as an average of the weights. Other
+    objects may change by themselves, for example in a thread.
     """
     decide = [*trainer.checkpoint_callbacks, *trainer.early_stopping_callbacks]
     callbacks = trainer.callbacks  # type: ignore[attr-defined]

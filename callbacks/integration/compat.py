@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything private of Lightning that monitors depend on, each with the reason that there is no public way.
+"""Private parts of Lightning that monitors depend on, each with the reason why there is no public way.
 
-Arguments are untyped where what is read is private: Lightning's own types do not promise it.
+Arguments are untyped if a private part is read, which Lightning's own types do not declare.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torch import Tensor
 
 
 def logged_step(trainer: Any, pl_module: Any) -> int:
-    """Return the step under which Lightning logs what is logged now: batches after which an optimizer stepped.
+    """Return the current logging step of Lightning: the number of batches after which an optimizer stepped.
 
-    `global_step` is another number where there are several optimizers. The last batch of an epoch is counted before
-    `on_train_epoch_end`, and taken back again where Lightning logs.
+    `global_step` differs from it with several optimizers. The last batch of an epoch is counted before
+    `on_train_epoch_end`, and uncounted again when Lightning logs.
     """
     stepped: int = trainer.fit_loop.epoch_loop._batches_that_stepped
     return stepped - (pl_module._current_fx_name == "on_train_epoch_end")
 
 
 def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
-    """Let other callbacks know a value, by Lightning's own `log`: a module may have another of that name.
+    """Publish a value to other callbacks by Lightning's own `log`, which a module may override.
 
-    It counts as logged when the epoch began: of two values logged at its end under one key Lightning makes an error.
+    It counts as logged at the start of the epoch, since Lightning refuses two values under one key at its end.
     """
     base, hook = _lightning_module(pl_module), pl_module._current_fx_name
     pl_module._current_fx_name = hook.replace("_end", "_start")
@@ -40,9 +40,9 @@ def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
 
 @contextmanager
 def logs_discarded(pl_module: Any, note: Callable[[str], Any]) -> Iterator[None]:
-    """Note the key of what a module logs inside the block, and log nothing.
+    """Collect the keys that a module logs inside the block, and log nothing.
 
-    It would be logged in whatever hook evaluates, and Lightning ends a run for options that this does not allow.
+    Otherwise the hook that evaluates would log it, and Lightning ends a run for options not allowed there.
     """
     base = _lightning_module(pl_module)
     log = base.log
@@ -62,9 +62,9 @@ def _lightning_module(pl_module: Any) -> Any:
 
 
 def logged_state(trainer: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Return what reads the logged values that callbacks wait for, and what puts all of them back as they are now.
+    """Return a function that reads the logged values for callbacks, and one that restores them.
 
-    The public dictionaries are made from others whenever they are looked at, which may take a sum over all processes.
+    The public dictionaries are computed from others at every access, which may need a sum over all processes.
     """
     connector, results = trainer._logger_connector, trainer._results
     collection: dict[str, Any] = {} if results is None else results
@@ -87,9 +87,9 @@ def logged_state(trainer: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
 def trainer_states(trainer: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """Return what reads and sets each setting of a Trainer, such as `max_epochs`, and how far it is.
+    """Return getters and setters of the settings of a Trainer, such as `max_epochs`, and of its progress.
 
-    Not `should_stop`: a signal's handler may set it at any moment.
+    `should_stop` is not included, since a signal handler may set it at any moment.
     """
     loop = trainer.fit_loop
     states: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
@@ -109,18 +109,18 @@ def trainer_states(trainer: Any) -> dict[str, tuple[Callable[[], Any], Callable[
 
 
 def batches_seen(trainer: Any) -> tuple[int, int]:
-    """Return how many training batches were seen in this fit, and in this epoch.
+    """Return the number of training batches seen in this fit, and in this epoch.
 
-    The loops are public but their counters are documented nowhere; no hook is told both numbers.
+    The loops are public but their counters are undocumented, and no hook gets both numbers.
     """
     loop = trainer.fit_loop
     return loop.total_batch_idx + 1, loop.epoch_loop.batch_progress.current.ready
 
 
 def ends_here(trainer: Any) -> bool:
-    """Return True if no training batch follows, as far as the Trainer's limits tell.
+    """Return True if no training batch follows, according to the limits of the Trainer.
 
-    Lightning asks the same when a loop is over; that question has no public name, and logs an answer.
+    Lightning checks the same at the end of a loop; its check has no public name, and logs a message.
     """
     loop = trainer.fit_loop
     if trainer.should_stop and loop._can_stop_early:
@@ -133,12 +133,12 @@ def ends_here(trainer: Any) -> bool:
 
 
 class TrainingProgress(NamedTuple):
-    """How far a training was when its last evaluation was due.
+    """Progress of a training at its last due evaluation.
 
     Attributes:
-        epoch: The one that it was in, from 0.
-        step: Under which Lightning logs what is logged then, see `logged_step`.
-        batches: Training batches seen.
+        epoch: Epoch, counted from 0.
+        step: Logging step of Lightning, see `logged_step`.
+        batches: Number of training batches seen.
     """
 
     epoch: int
@@ -147,10 +147,10 @@ class TrainingProgress(NamedTuple):
 
 
 def progress_in(loops: Mapping[str, Any]) -> TrainingProgress:
-    """Return how far a training was, from the state of its fit loop, which a checkpoint has under "loops".
+    """Return the progress of a training from the state of its fit loop, in a checkpoint under "loops".
 
-    Lightning says what is in there nowhere. At the end of an epoch, and after the training, the last batch is counted
-    as a step; at the end of its validation it is not.
+    Lightning does not document its content. At the end of an epoch, and after the training, the last batch counts as a
+    step; at the end of its validation it does not.
     """
     epochs, batches = loops["epoch_progress"]["current"], loops["epoch_loop.batch_progress"]
     over = 0 < epochs["ready"] == epochs["processed"]
@@ -160,10 +160,10 @@ def progress_in(loops: Mapping[str, Any]) -> TrainingProgress:
 
 @contextmanager
 def at_progress(trainer: Any, loops: Mapping[str, Any]) -> Iterator[TrainingProgress]:
-    """Have a Trainer believe inside the block that its fit loop is in this state, and so far: samples may depend on it.
+    """Set the fit loop of a Trainer to this state and progress inside the block, since samples may depend on it.
 
-    Of `current_epoch`, `global_step` and the batches none has a setter, and a loop that is given a whole state expects
-    to go on from there.
+    `current_epoch`, `global_step` and the batches have no setters, and a loop that loads a whole state expects to
+    continue from there.
     """
     loop = trainer.fit_loop
     parts = _counters(loop)
@@ -182,7 +182,7 @@ def at_progress(trainer: Any, loops: Mapping[str, Any]) -> Iterator[TrainingProg
 
 
 def _counters(loop: Any) -> dict[str, Any]:
-    """Return what counts epochs, batches and steps in a fit loop, by its key in a checkpoint."""
+    """Return the counters of epochs, batches and steps in a fit loop, by their key in a checkpoint."""
     batches = loop.epoch_loop
     return {
         "epoch_progress": loop.epoch_progress,
@@ -193,9 +193,9 @@ def _counters(loop: Any) -> dict[str, Any]:
 
 
 def training_dataloaders(trainer: Any) -> Any:
-    """Return the training loaders, asking for them where Lightning only validates or tests; None if there are none.
+    """Return the training loaders, requesting them if Lightning only validates or tests; None if there are none.
 
-    It then sets the data up for that alone, and `train_dataloader` is None.
+    In that case Lightning sets up only the other data, and `train_dataloader` is None.
     """
     source = trainer.fit_loop._data_source
     if trainer.state.fn == "fit" or not source.is_defined():
@@ -206,10 +206,10 @@ def training_dataloaders(trainer: Any) -> Any:
 
 
 def validation_dataloaders(trainer: Any) -> Any:
-    """Return the loaders of data that are not trained on; None if nothing is validated.
+    """Return the validation loaders; None without validation.
 
-    `val_dataloaders` is None until the first epoch that validates, which may come after the first evaluation: then
-    this asks for them.
+    `val_dataloaders` is None until the first validation, which may follow the first evaluation; they are then
+    requested.
     """
     if trainer.state.fn == "test":
         return trainer.test_dataloaders
@@ -220,10 +220,10 @@ def validation_dataloaders(trainer: Any) -> Any:
 
 
 def given_dataloaders(trainer: Any) -> tuple[Any, Any] | None:
-    """Return the training and the validation loaders that `fit` was given; None where a hook made one of them.
+    """Return the training and validation loaders given to `fit`; None if a hook made one of them.
 
-    The Trainer's public attributes have loaders whose samplers Lightning replaced. In a CombinedLoader it replaces them
-    in place, so of that one nothing is left either.
+    The public attributes of the Trainer have loaders with replaced samplers. In a CombinedLoader Lightning replaces
+    loaders in place, so that the given ones are lost.
     """
     sources = [loop._data_source for loop in (trainer.fit_loop, trainer.fit_loop.epoch_loop.val_loop)]
     if any(source.is_module() or hasattr(source.instance, "flattened") for source in sources):
@@ -234,7 +234,7 @@ def given_dataloaders(trainer: Any) -> tuple[Any, Any] | None:
 def weight_averagings(trainer: Any) -> list[Any]:
     """Return the Trainer's WeightAveraging callbacks.
 
-    By name: `lightning` and `pytorch_lightning` have unrelated classes of this name.
+    They are found by name, since `lightning` and `pytorch_lightning` have unrelated classes of this name.
     """
     return [c for c in trainer.callbacks if "WeightAveraging" in {base.__name__ for base in type(c).__mro__}]
 
@@ -245,5 +245,5 @@ def find_weight_averaging(trainer: Any) -> Any:
 
 
 def averaged_model(averaging: Any) -> Any:
-    """Return the averaged model of a WeightAveraging callback, None before there is one; it has no public name."""
+    """Return the averaged model of a WeightAveraging callback, which has no public name; None before it exists."""
     return None if averaging is None else averaging._average_model

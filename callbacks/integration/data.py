@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of a Trainer: where its real images are, and how many a batch holds."""
+"""The data of a Trainer: its real images and the size of its batches."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def reference_images(
     comm: Collective,
     progress: Progress = no_progress,
 ) -> ImageSet:
-    """Return the real images that the user gave, or else those of the Trainer; every process calls it.
+    """Return the real images of the user, or else of the Trainer. Every process calls it.
 
     Raises:
-        ValueError: On every process, if the Trainer has several loaders, if its validation data are
-            trained on because several processes lost the split, or if the processes have others.
+        ValueError: On every process, if the Trainer has several loaders, if validation data are also trained on because
+            several processes lost the split, or if the processes have different data.
     """
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
@@ -53,9 +53,9 @@ def reference_images(
 
 
 def choice_notes(trainer: pl.Trainer) -> list[str]:
-    """Return notes on what `reference_images` takes where something else may be meant.
+    """Return notes on choices of `reference_images` that may not be intended.
 
-    Of a list of validation loaders that is the first; of images that are drawn by weights it is each of them once.
+    Of several validation loaders it takes the first. Of images that are drawn with weights it takes each once.
     """
     notes = []
     held_out = validation_dataloaders(trainer)
@@ -76,7 +76,7 @@ def choice_notes(trainer: pl.Trainer) -> list[str]:
 
 
 def validates(trainer: pl.Trainer) -> bool:
-    """Return True if the training validates anything; Lightning's `enable_validation` is true without a batch, too."""
+    """Return True if the training validates any batch; Lightning's `enable_validation` is also true without one."""
     return trainer.enable_validation and _have_batches(validation_dataloaders(trainer))
 
 
@@ -91,16 +91,16 @@ def _have_batches(loaders: Any) -> bool:
 
 
 def find_loader(loaders: Any, image_key: ImageKey, name: str = "training") -> Any:
-    """Return the loader of images; None where there is no loader.
+    """Return the loader of images; None if there is no loader.
 
     Args:
-        loaders: Whatever a Trainer holds: a loader, lists and dictionaries of them, or a CombinedLoader.
-        image_key: Where the images are in a batch; or the key of a loader among these.
-        name: Which data these are, "training" or "validation".
+        loaders: Loaders of a Trainer: a loader, lists and dictionaries of them, or a CombinedLoader.
+        image_key: Position of the images in a batch; or the key of a loader among these.
+        name: Name of the data, "training" or "validation".
 
     Raises:
         ValueError: If there are several, and `image_key` names none of them. Of a list of validation loaders the first
-            is taken, as Lightning's own index does.
+            is used, like in Lightning's own index.
     """
     loaders = getattr(loaders, "iterables", loaders)
     if is_loader_key(loaders, image_key):
@@ -117,13 +117,13 @@ def find_loader(loaders: Any, image_key: ImageKey, name: str = "training") -> An
 
 
 def is_loader_key(loaders: Any, image_key: ImageKey) -> bool:
-    """Return True if an image key leads to one of several loaders, rather than into their batches."""
+    """Return True if an image key names one of several loaders instead of a part of their batches."""
     loaders = getattr(loaders, "iterables", loaders)
     return isinstance(loaders, Mapping) and isinstance(image_key, Hashable) and image_key in loaders
 
 
 def named_loaders(loaders: Any, place: str = "") -> dict[str, Any]:
-    """Return all loaders, in their order, by where they stand.
+    """Return all loaders, in their order, by position.
 
     Example:
         >>> named_loaders({"a": [1, 2], "b": 3})
@@ -146,7 +146,7 @@ def all_loaders(loaders: Any) -> list[Any]:
 
 
 def batch_size(batch: Any) -> int:
-    """Return the length of the first tensor in a batch of any structure, 0 where there is none.
+    """Return the length of the first tensor in a batch of any structure, 0 if there is none.
 
     Example:
         >>> import torch
@@ -160,20 +160,20 @@ def batch_size(batch: Any) -> int:
 
 
 def check_split(used: tuple[Any, Any], given: tuple[Any, ...] | None, comm: Collective) -> None:
-    """Refuse loaders that yield each other's images, or others on each process; every process calls it.
+    """Refuse training and validation loaders with common images, or different ones by process. Every process calls it.
 
-    With several processes Lightning gives each loader a DistributedSampler. One around the loader's own `sampler` keeps
-    what that chooses from. In a `batch_sampler` it takes the sampler's place, so that each loader yields the whole
+    With several processes Lightning gives each loader a DistributedSampler. If it wraps the loader's own `sampler`, the
+    choice of images is kept. In a `batch_sampler` it replaces the sampler, so that each loader yields the whole
     dataset.
 
     Args:
-        used: The training loader that really runs, and the validation loader or None.
-        given: The same as the user gave them; None where nobody kept them.
-        comm: The processes that train together.
+        used: Training loader in use, and the validation loader or None.
+        given: The same loaders as given by the user; None if they are unknown.
+        comm: Processes that train together.
 
     Raises:
-        ValueError: If both yield images of one dataset, at least one of them all, and that is not known to be meant so;
-            or if samplers choose from other images on each process.
+        ValueError: If both yield images of one dataset, one of them all, without a sign that this is intended. Also if
+            samplers choose from different images on each process.
     """
     training, validation = used
     dataset = getattr(training, "dataset", None)

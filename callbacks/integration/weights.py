@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which weights are evaluated: those that train, their average, or those of a loaded checkpoint."""
+"""The weights to evaluate: those that train, their average, or those of a loaded checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Weights = Literal["auto", "raw", "averaged"]
 
 
 def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
-    """Refuse averaged weights where nothing averages them, and two averages of which either could be meant."""
+    """Refuse averaged weights if nothing averages them, or if there are two averages."""
     averages = weight_averagings(trainer)
     if weights != "raw" and len(averages) > 1:
         names = " and ".join(type(x).__name__ for x in averages)
@@ -35,7 +35,7 @@ def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
 
 
 def note_other_averages(trainer: pl.Trainer, pl_module: pl.LightningModule, note: Callable[[str], Any]) -> None:
-    """Name the user's own callbacks that hold weights like the module's, unless they choose those to validate."""
+    """Name the user's callbacks that hold weights like those of the module, unless they swap them in to validate."""
     own = {name for name in ("on_validation_start", "on_validation_epoch_start") if trainer.validating}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         swaps = any(getattr(type(callback), name) is not getattr(pl.Callback, name) for name in own)
@@ -51,7 +51,7 @@ def note_other_averages(trainer: pl.Trainer, pl_module: pl.LightningModule, note
 
 
 def _pairs(held: Any, module: torch.nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return weights that are held beside those of the outermost part of a module that they are like; [] if of none."""
+    """Pair held weights with those of the outermost part of a module that they match; [] if they match none."""
     given = dict(held.named_parameters()) if isinstance(held, torch.nn.Module) else getattr(held, "shadow_params", held)
     if not isinstance(given, (Mapping, list)):
         return []
@@ -69,15 +69,15 @@ def _pairs(held: Any, module: torch.nn.Module) -> list[tuple[torch.Tensor, torch
 def chosen_weights(
     weights: Weights, trainer: pl.Trainer, pl_module: pl.LightningModule, monitor: Any, warn: Callable[[str], Any]
 ) -> Iterator[Literal["raw", "averaged"]]:
-    """Have the chosen weights in the module inside the block; the raw ones while the average holds none of them.
+    """Put the chosen weights into the module inside the block; the raw ones until the average has seen weights.
 
-    An average that begins late is the untrained model until then.
+    An average that begins late equals the untrained model until then.
 
-    WeightAveraging swaps the averaged weights in when validation starts and out in its own `on_validation_epoch_end`,
-    so a monitor behind it in the list of callbacks finds the raw ones again.
+    WeightAveraging swaps the averaged weights in at the start of validation and out in its `on_validation_epoch_end`. A
+    monitor after it in the list of callbacks therefore finds the raw ones again.
 
     Yields:
-        Which weights they are.
+        Name of the weights.
     """
     averaging = find_weight_averaging(trainer)
     average = averaged_model(averaging)
@@ -99,19 +99,19 @@ def chosen_weights(
 
 
 def loaded_loops(trainer: pl.Trainer) -> dict[str, Any]:
-    """Return the state of the training's loop: that in the checkpoint that was loaded, else the Trainer's own."""
+    """Return the state of the training's loop from the loaded checkpoint, else from the Trainer."""
     saved = _loaded(trainer)
     return trainer.fit_loop.state_dict() if saved is None else fit_loop(saved)
 
 
 def loaded_weights(trainer: pl.Trainer) -> Literal["raw", "averaged"]:
-    """Say which weights Lightning has put into the module where nothing averages them now."""
+    """Name the weights that Lightning has put into the module if nothing averages them now."""
     saved = _loaded(trainer)
     return "averaged" if saved is not None and has_averaged(saved) else "raw"
 
 
 def _loaded(trainer: pl.Trainer) -> dict[str, Any] | None:
-    """Return the checkpoint of `trainer.validate` or `trainer.test`; None where there is none that can be read here."""
+    """Return the checkpoint of `trainer.validate` or `trainer.test`; None if there is none that can be read here."""
     if trainer.state.fn == "fit" or trainer.ckpt_path is None:
         return None
     try:

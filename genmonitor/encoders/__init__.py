@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders of images and texts, published ones and your own, and metrics on their features.
+"""Encoders of images and texts, published and your own, and metrics on their features.
 
 Example:
     >>> import torch

@@ -37,27 +37,27 @@ class FeatureMetrics(Metric):
     with CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
 
     Args:
-        encoder: A Module, or any callable, from images [n, C, H, W] to features [n, d], such as `image_encoder` gives;
-            a Module is frozen.
-        metrics: Which of "fid", "kid", "cmmd", "prdc", "authenticity" and "vendi". FID of DINOv2's features is the
-            FD-DINOv2 of Stein et al. CMMD is meant for CLIP's without a crop, of which it takes the directions.
-            Authenticity is about the real images given, which must be those of training.
-        cache: A folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
-        num_features: D; None for the encoder's attribute of this name.
-        subset_size: Subset size of KID, samples per subset; at most the number of samples.
-        batch_size: Images per call of the encoder.
-        reset_real_features: True if `reset` forgets the real side too.
+        encoder: Callable or Module from images [n, C, H, W] to features [n, d], such as one of `image_encoder`; a
+            Module is frozen.
+        metrics: Names among "fid", "kid", "cmmd", "prdc", "authenticity" and "vendi". FID of DINOv2's features is the
+            FD-DINOv2 of Stein et al. CMMD is defined for CLIP's features without a crop, and uses their directions.
+            Authenticity needs real images that are those of the training.
+        cache: Folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
+        num_features: Number d of features; None for the encoder's attribute of this name.
+        subset_size: Number of samples per subset of KID; at most the number of samples.
+        batch_size: Number of images per call of the encoder.
+        reset_real_features: True if `reset` also forgets the real side.
         kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
-        TypeError: If the encoder cannot be called, or is no Module though `cache` is given.
-        ValueError: If a metric is not one of these, or the number of features is not known.
+        TypeError: If the encoder is not callable, or is not a Module though `cache` is given.
+        ValueError: If a metric is unknown, or the number of features is unknown.
 
     References:
         Heusel et al., "GANs Trained by a Two Time-Scale Update Rule", arXiv 1706.08500, for FID.
         Binkowski et al., "Demystifying MMD GANs", arXiv 1801.01401, for KID.
         Jayasumana et al., "Rethinking FID: Towards a Better Evaluation Metric for Image Generation", arXiv 2401.09603,
-            for CMMD, computed with the pairs of a sample with itself as in the published code.
+            for CMMD, with pairs of a sample with itself as in the published code.
         Stein et al., "Exposing flaws of generative model evaluation metrics", arXiv 2306.04675, for DINOv2.
 
     Example:
@@ -110,7 +110,7 @@ class FeatureMetrics(Metric):
             metric.update(features, real=real)
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the values by name; PRDC's are "precision", "recall", "density" and "coverage"."""
+        """Return the values by name; those of PRDC are "precision", "recall", "density" and "coverage"."""
         out: dict[str, Tensor] = {}
         for name, metric in self._parts.items():
             value = metric.compute()
@@ -134,7 +134,7 @@ class FeatureMetrics(Metric):
         atomic_write(Path(path), content.getvalue())
 
     def load_reference(self, path: str | Path) -> None:
-        """Take mean and covariance of the real features from .npz in place of real images, such as published ones.
+        """Load mean and covariance of the real features from .npz, such as published ones, in place of real images.
 
         The file holds `mu` [d] and `sigma` [d, d], as `save_reference` writes and EDM publishes them. Under
         torch.distributed every process loads it.
@@ -172,7 +172,7 @@ class FeatureMetrics(Metric):
         return self._parts["fid"]
 
     def reset(self) -> None:
-        """Forget the generated side, and the real one too if `reset_real_features` is set."""
+        """Forget the generated side and, if `reset_real_features` is set, the real side."""
         super().reset()
         for name, metric in self._parts.items():
             if name != "vendi":
@@ -181,7 +181,7 @@ class FeatureMetrics(Metric):
 
 
 class _CMMD(MaximumMeanDiscrepancy):
-    """1000 times the MMD of unit vectors by a Gaussian kernel of sigma 10."""
+    """1000 times the MMD of unit vectors with a Gaussian kernel of sigma 10."""
 
     def __init__(self, reset_real_features: bool) -> None:
         super().__init__(GaussianKernel.from_sigma(10), unbiased=False, reset_real_features=reset_real_features)
@@ -197,7 +197,7 @@ OURS: dict[str, Callable[..., Metric]] = {"prdc": PRDC, "authenticity": Authenti
 
 
 class _Features(nn.Module):
-    """The identity as torchmetrics' feature extractor: the features are given."""
+    """Identity as a feature extractor for torchmetrics, since features are given."""
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
@@ -236,15 +236,15 @@ def check_neighbors(real: int, generated: int) -> None:
 
 
 class FidelityMetrics:
-    """PRDC of generated features against the real ones of all processes, and the real ones' Vendi and RKE scores.
+    """PRDC of generated features against the real ones of all processes, with the Vendi and RKE scores of real ones.
 
     Args:
         features: Features of this process's part of the real images [m, d].
         kernel: Kernel of the Vendi score.
-        num_features: Random Fourier features of a Gaussian kernel.
+        num_features: Number of random Fourier features of a Gaussian kernel.
 
     Attributes:
-        of_real: `real_vendi` and `real_rke`, the scores of the real images.
+        of_real: Scores of the real images, `real_vendi` and `real_rke`.
     """
 
     def __init__(self, features: Tensor, kernel: Kernel, num_features: int | None) -> None:
@@ -259,10 +259,10 @@ class FidelityMetrics:
             self.of_real[name] = float(metric.compute())
 
     def update(self, features: Tensor) -> None:
-        """Replace the generated features of the last evaluation by this process's new ones."""
+        """Replace the generated features of the last evaluation with this process's new ones."""
         self._metric.reset()
         self._metric.update(features, real=False)
 
     def compute(self) -> dict[str, float]:
-        """Return precision, recall, density and coverage, and `of_real`; every process must call it."""
+        """Return precision, recall, density and coverage, and `of_real`. Every process must call it."""
         return {name: float(value) for name, value in self._metric.compute().items()} | self.of_real

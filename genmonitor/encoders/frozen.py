@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders as evaluations run them, frozen, in batches, cached on disk; and those without pretrained weights."""
+"""Encoders in evaluations: frozen, in batches, cached on disk; and encoders without pretrained weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Encoder = nn.Module | Callable[[Any], Tensor]
 
 
 def check_not_shared(name: str, encoder: nn.Module, generator: nn.Module) -> None:
-    """Refuse an encoder that shares parameters with the generator: freezing one would stop the other's training."""
+    """Refuse an encoder that shares parameters with the generator, since freezing would stop its training."""
     trained = {id(parameter) for parameter in generator.parameters()}
     if any(id(parameter) in trained for parameter in encoder.parameters()):
         raise ValueError(
@@ -42,13 +42,13 @@ def check_not_meta(name: str, encoder: nn.Module) -> None:
 
 
 class SiteEncoder:
-    """The encoder of the maps [n, c, h, w] whose sites are clustered; without one, the images themselves.
+    """Encoder of the maps [n, c, h, w] whose sites are clustered; by default the identity.
 
-    A Module may be part of the trained one: it is not frozen, and its state is restored after each use.
+    A Module may be part of the trained one, so it is not frozen, and its state is restored after each use.
 
     Args:
         encoder: Callable or Module from images [n, C, H, W] to maps, or None.
-        batch_size: Images per call.
+        batch_size: Number of images per call.
     """
 
     def __init__(self, encoder: nn.Module | Callable[[Tensor], Tensor] | None, batch_size: int) -> None:
@@ -76,8 +76,8 @@ class FrozenEncoder:
 
     Args:
         name: Name of the argument, for errors.
-        encoder: Any callable from a batch to features [n, d]; `freeze` leaves a Module in eval mode.
-        batch_size: Samples per call.
+        encoder: Callable from a batch to features [n, d]; `freeze` leaves a Module in eval mode.
+        batch_size: Number of samples per call.
 
     Raises:
         TypeError: If it is not callable.
@@ -127,11 +127,11 @@ class FrozenEncoder:
 
 
 class FeatureCache:
-    """A folder of an encoder's features, keyed by a hash of encoder and batch; nothing is unpickled.
+    """Folder of an encoder's features, keyed by a hash of encoder and batch; nothing is unpickled.
 
     Args:
-        folder: Made if missing; "~" is the user's home. It can be deleted at any time.
-        encoder: Identified by its type, repr and weights.
+        folder: Folder, made if missing; "~" is the user's home. It can be deleted at any time.
+        encoder: Encoder, identified by its type, repr and weights.
 
     Raises:
         TypeError: If the encoder is not a Module: a function has no weights to identify it by.
@@ -199,7 +199,7 @@ class OneHot:
     """Class labels [n] as rows of the identity [n, number of classes].
 
     Args:
-        labels: All that occur, in any order; repeated ones count once.
+        labels: All labels that occur, in any order; repeated ones count once.
 
     Example:
         >>> OneHot([3, 7, 3])(torch.tensor([7, 3]))
@@ -216,10 +216,10 @@ class OneHot:
 
 
 class TfIdf:
-    """TF-IDF vectors of texts [n, w], of unit length: words that are frequent here and rare in the corpus weigh most.
+    """TF-IDF vectors of texts [n, w], of unit length: words that are frequent in a text and rare in the corpus weigh most.
 
     Args:
-        corpus: Texts that give the vocabulary, the 3000 most frequent words at most.
+        corpus: Texts that define the vocabulary, at most the 3000 most frequent words.
 
     Raises:
         ModuleNotFoundError: If scikit-learn is not installed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of the Hugging Face hub on this machine: short names, files, value ranges of their images."""
+"""Models of the Hugging Face hub on this machine: short names, files and value ranges of images."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ DREAMSIM_PARTS = {
 
 
 def load_local(where: str | Path, load: Callable[[Path], Any]) -> Any:
-    """Return what `load` reads from a model's folder.
+    """Return the result of `load` for the folder of a model.
 
     Args:
-        where: The folder, or the model's name on the Hugging Face hub, whose cache then holds it.
-        load: Takes the folder. From a name, transformers would ask the hub for a better format of old weights, even
-            where only local files are allowed.
+        where: Folder, or the model's name on the Hugging Face hub, whose local cache is used.
+        load: Function of the folder. Given a name, transformers would ask the hub for a better format of old weights,
+            even if only local files are allowed.
 
     Raises:
-        FileNotFoundError: If something is missing, saying how to get it.
+        FileNotFoundError: If a file is missing, with instructions to get it.
     """
     try:
         return load(local_folder(where))
@@ -67,7 +67,7 @@ def check_range(value_range: tuple[float, float]) -> tuple[float, float]:
 
 
 def import_transformers() -> Any:
-    """Return the package transformers; raise ModuleNotFoundError that says how to install it."""
+    """Return the package transformers, or raise ModuleNotFoundError with instructions to install it."""
     try:
         import transformers
     except ImportError as error:

@@ -21,13 +21,13 @@ class TextFeatures(nn.Module):
     """Embeddings [n, d] of strings; long ones are truncated.
 
     Args:
-        tower: Tower of transformers, from tokens to hidden states.
-        head: From its output and the mask of tokens to the embeddings.
+        tower: Model of transformers from tokens to hidden states.
+        head: Function from its output and the mask of tokens to the embeddings.
         tokenizer: Tokenizer of the model.
-        length: Tokens of a string at most.
-        padded: True if every string is padded to `length` and pads are attended to, as in SigLIP's training.
-        lower: True if strings are lowercased first.
-        space: Name of the space that the embeddings share with those of images; None where they share none.
+        length: Largest number of tokens of a string.
+        padded: True to pad every string to `length` and attend to the padding, as in SigLIP's training.
+        lower: True to lowercase strings first.
+        space: Name of the space that the embeddings share with those of images; None if they share none.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TextFeatures(nn.Module):
 
 
 class _Projection(nn.Module):
-    """CLIP's and SigLIP's embedding, in the space that images share."""
+    """Embedding of CLIP and SigLIP, in the space shared with images."""
 
     def __init__(self, projection: nn.Module) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _Projection(nn.Module):
 
 
 class _Pooling(nn.Module):
-    """A sentence encoder's embedding: the first token's state or the mean of all, of unit length if configured so."""
+    """Embedding of a sentence encoder: the state of the first token or the mean of all, optionally of unit length."""
 
     def __init__(self, first_token: bool, unit_length: bool) -> None:
         super().__init__()
@@ -92,16 +92,16 @@ def text_encoder(name: str | Path) -> TextFeatures:
     """Load a text encoder from this machine's files; nothing is downloaded.
 
     Args:
-        name: "clip", "siglip" or "siglip2", the text side of what `image_encoder` loads by this name; "minilm"
-            (sentence-transformers/all-MiniLM-L6-v2); another model of these kinds by its name on the Hugging Face hub,
-            or the folder of one. A sentence encoder is one saved by sentence-transformers, with mean or CLS pooling.
+        name: "clip", "siglip" or "siglip2" for the text side of the `image_encoder` of this name, or "minilm"
+            (sentence-transformers/all-MiniLM-L6-v2). Another model of these kinds by its name on the Hugging Face hub,
+            or its folder. Sentence encoders are those saved by sentence-transformers, with mean or CLS pooling.
 
     Returns:
-        A Module from strings to embeddings [n, d], for example for `prompt_encoder` of a monitor.
+        A Module from strings to embeddings [n, d], for example for the `prompt_encoder` of a monitor.
 
     Raises:
         ModuleNotFoundError: If transformers is not installed.
-        FileNotFoundError: If the model is not on this machine, saying how to get it.
+        FileNotFoundError: If the model is not on this machine, with instructions to get it.
         ValueError: If it is of another kind.
 
     References:
@@ -131,7 +131,7 @@ def text_encoder(name: str | Path) -> TextFeatures:
 
 
 def _sentence_head(where: Path) -> _Pooling:
-    """Return the pooling that the files of sentence-transformers ask for."""
+    """Return the pooling configured in the files of sentence-transformers."""
     steps = [step["type"].rpartition(".")[2] for step in _read(where / "modules.json") or []]
     pooling = _read(where / "1_Pooling" / "config.json") or {}
     asked = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]

@@ -26,21 +26,22 @@ def image_encoder(
     """Load an image encoder from this machine's files; nothing is downloaded.
 
     Args:
-        name: "dinov2" (facebook/dinov2-base), "clip" (openai/clip-vit-base-patch32), "siglip", "siglip2"
-            (google/siglip-base-patch16-224, google/siglip2-base-patch16-224), another model of these kinds by its name
-            on the Hugging Face hub, or the folder of one; "dreamsim", or the folder of its networks, see `dreamsim`.
-        value_range: (low, high) of the images that will be encoded, (-1, 1) for a generator that ends in a tanh.
-        crop: True for the center that the model's own preprocessor cuts out, which hides 23 % of a square image from
-            DINOv2; False to resize the whole image to the model's square, as FD-DINOv2 and CMMD are published. None:
-            False for DINOv2, True for others. SigLIP and DreamSim never crop.
+        name: "dinov2" (facebook/dinov2-base), "clip" (openai/clip-vit-base-patch32), "siglip"
+            (google/siglip-base-patch16-224) or "siglip2" (google/siglip2-base-patch16-224). Another model of these
+            kinds by its name on the Hugging Face hub, or its folder. Or "dreamsim", or the folder of its networks, see
+            `dreamsim`.
+        value_range: Range (low, high) of the images to encode, (-1, 1) for a generator that ends in a tanh.
+        crop: True for the center crop of the model's own preprocessor, which hides 23 % of a square image from DINOv2.
+            False to resize the whole image to the model's square, as in the published FD-DINOv2 and CMMD. None for
+            False with DINOv2 and True with others. SigLIP and DreamSim never crop.
 
     Returns:
-        A Module from images [n, 1 or 3, h, w] to features [n, d]: DINOv2's normalized class token, or the embedding
-        that CLIP's and SigLIP's images share with texts, as `text_encoder` gives these.
+        A Module from images [n, 1 or 3, h, w] to features [n, d]. These are the normalized class token of DINOv2, or
+        the embedding that images of CLIP and SigLIP share with texts (see `text_encoder`).
 
     Raises:
         ModuleNotFoundError: If transformers is not installed.
-        FileNotFoundError: If the model is not on this machine, saying how to get it.
+        FileNotFoundError: If the model is not on this machine, with instructions to get it.
         TypeError: If `crop` is neither a bool nor None.
         ValueError: If it is of another kind, or the range is empty.
 
@@ -75,19 +76,19 @@ def image_encoder(
 
 
 class ImageFeatures(nn.Module):
-    """Features [n, d] of images [n, 1 or 3, h, w] by a vision transformer, prepared as by its own processor.
+    """Features [n, d] of images [n, 1 or 3, h, w] by a vision transformer, with the preparation of its own processor.
 
     Args:
-        tower: A model of transformers, whose output has `pooler_output` [n, k].
-        projection: From the pooled output to the features.
-        num_features: D.
-        preprocessor: The model's image processor, of transformers.
-        value_range: (low, high) of the images.
-        space: Name of the space that the features share with those of texts; None where they share none.
-        crop: False to resize whole images to a square where the processor would cut out their center.
+        tower: Model of transformers whose output has `pooler_output` [n, k].
+        projection: Module from the pooled output to the features.
+        num_features: Number d of features.
+        preprocessor: Image processor of the model, from transformers.
+        value_range: Range (low, high) of the images.
+        space: Name of the space that the features share with those of texts; None if they share none.
+        crop: False to resize whole images to a square instead of cropping their center.
 
     Attributes:
-        num_features: D, where torchmetrics looks for it.
+        num_features: Number d of features, an attribute that torchmetrics reads.
     """
 
     mean: Tensor
@@ -152,13 +153,13 @@ class ImageFeatures(nn.Module):
 
 
 class DreamSim(nn.Module):
-    """DreamSim's features [n, d] of images [n, 1 or 3, h, w]: those of its networks joined, centered, of unit length.
+    """DreamSim's features [n, d] of images [n, 1 or 3, h, w]: those of its networks, joined, centered and of unit length.
 
     Args:
-        parts: The networks.
+        parts: Networks.
 
     Attributes:
-        num_features: D, where torchmetrics looks for it.
+        num_features: Number d of features, an attribute that torchmetrics reads.
     """
 
     def __init__(self, parts: Sequence[ImageFeatures]) -> None:
@@ -177,21 +178,21 @@ def dreamsim(
     folder: str | Path | None = None,
     parts: Sequence[str] = tuple(DREAMSIM_PARTS),
 ) -> DreamSim:
-    """Load DreamSim, whose cosine distance agrees with people's judgments of similarity; nothing is downloaded.
+    """Load DreamSim, whose cosine distance agrees with human judgments of similarity; nothing is downloaded.
 
     Args:
-        value_range: (low, high) of the images that will be encoded.
-        folder: With the networks as models of transformers in `dino`, `clip` and `open_clip`, such as those tuned to
-            people's judgments that `examples/papers/w1kp/tuned_dreamsim.py` makes of DreamSim's release. None for three
-            pretrained networks that are not tuned, of which OpenCLIP saw other images.
-        parts: Networks among "dino", "clip" and "open_clip", each a ViT-B/16.
+        value_range: Range (low, high) of the images to encode.
+        folder: Folder with the networks as models of transformers in `dino`, `clip` and `open_clip`.
+            `examples/papers/w1kp/tuned_dreamsim.py` makes the tuned ones from DreamSim's release. None for three
+            pretrained networks that are not tuned, where OpenCLIP was trained on other images.
+        parts: Names of networks among "dino", "clip" and "open_clip", each a ViT-B/16.
 
     Returns:
         A Module from images [n, 1 or 3, h, w] to features [n, d].
 
     Raises:
         ModuleNotFoundError: If transformers is not installed.
-        FileNotFoundError: If a file is not on this machine, saying how to get it.
+        FileNotFoundError: If a file is not on this machine, with instructions to get it.
         ValueError: If a part is unknown, or the range is empty.
 
     References:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings, their words, tables and values: the same in the terminal, the page, a notebook and JSON."""
+"""Findings with their words, tables and values, the same in the terminal, the page, a notebook and JSON."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings as data that every door shows alike, and the levels from which on something differs."""
+"""Findings as data that all outputs show alike, and the levels of a difference."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SELDOM = LEVEL / 5
 
 @dataclass(frozen=True)
 class Area:
-    """What a finding is about: a region of the image, the whole image, a prompt or all samples.
+    """Subject of a finding: a region of the image, the whole image, a prompt or all samples.
 
     Attributes:
-        name: For example "cluster_2", "image" or "prompt 'a cat'".
-        where: Place in words, such as "right half"; empty where that says nothing.
-        region: The region of the partition; None where it is none.
-        mask: Its pixels, bool [h, w]; None where they are not known.
+        name: Name, for example "cluster_2", "image" or "prompt 'a cat'".
+        where: Place in words, such as "right half"; empty if it has none.
+        region: Region of the partition; None for other areas.
+        mask: Pixels of the area, bool [h, w]; None if unknown.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Area:
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A kind of fault, and how much of the distance it explains.
+    """A kind of fault with the share of the distance that it explains.
 
     Attributes:
-        name: Such as "blurred".
-        strength: In `unit`.
-        unit: In words, such as "px".
-        share: Part of the distance that it explains, 1 for all.
+        name: Name, such as "blurred".
+        strength: Strength in `unit`.
+        unit: Unit in words, such as "px".
+        share: Part of the distance that it explains, at most 1.
     """
 
     name: str
@@ -59,21 +59,21 @@ class FaultKind:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that an evaluation found.
+    """One result of an evaluation, in words and as data.
 
     Attributes:
-        text: One or more sentences, the finding first.
-        area: What it is about.
-        verdict: The same in a few words, for the row of the area in a table; empty where another finding says it.
-        measure: Key of the value that says how much, whose curve and best `text` speaks of; None for one without.
-        fine: True if nothing is wrong; None where that is not known.
-        p: P-value; None where nothing was tested.
-        since: Epoch since when it has held without a break; None where that is not known.
+        text: One or more sentences, the main one first.
+        area: Subject of the finding.
+        verdict: Finding in a few words, for the row of the area in a table; empty if another finding has it.
+        measure: Key of the value whose curve and best `text` describes; None if there is none.
+        fine: True if nothing is wrong; None if unknown.
+        p: P-value; None if not tested.
+        since: First epoch since which it holds without interruption; None if unknown.
         kinds: Kinds of fault, the one that explains most first.
         samples: Indices of samples that show it.
-        as_of: Epoch of the diagnosis that found it; None where that is the evaluation itself.
-        cause: What usually causes it, with the source, in a sentence; empty where none is known.
-        detail: True if tables alone show it, since another finding says it in fewer words.
+        as_of: Epoch of the diagnosis that found it; None for the evaluation itself.
+        cause: Usual cause with its source, in a sentence; empty if unknown.
+        detail: True if only tables show it, since another finding covers it.
 
     Example:
         >>> finding = Finding("The left half is too dark.", Area("left half"), "too dark", "brightness_1", fine=False)
@@ -98,7 +98,7 @@ class Finding:
         return self.text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain Python that JSON can hold."""
+        """Return the finding as plain Python that JSON can hold."""
         area = {name: getattr(self.area, name) for name in ("name", "where", "region")}
         if self.area.mask is not None:
             area["mask"] = run_lengths(self.area.mask)
@@ -107,10 +107,10 @@ class Finding:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Finding:
-        """Make it from what `to_dict` returned.
+        """Make it from the result of `to_dict`.
 
         Raises:
-            KeyError, TypeError: If it is something else.
+            KeyError, TypeError: If the data has another form.
         """
         known = {x.name: saved[x.name] for x in fields(cls)}
         saved_area = dict(known["area"])
@@ -121,7 +121,7 @@ class Finding:
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the few findings that are given in full: what to look at first, and what else is wrong or has changed.
+    """Return the few findings to show in full: the main one, and other faults or changes.
 
     Example:
         >>> area = Area("cluster_1")
@@ -133,7 +133,7 @@ def headlines(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def run_lengths(mask: Tensor) -> dict[str, list[int]]:
-    """Return a mask as the lengths of its runs, row by row, that of false first.
+    """Return a mask as the lengths of its runs, row by row, beginning with false.
 
     Example:
         >>> run_lengths(torch.tensor([[False, True], [True, False]]))
@@ -145,13 +145,13 @@ def run_lengths(mask: Tensor) -> dict[str, list[int]]:
 
 
 def from_run_lengths(saved: Mapping[str, Sequence[int]]) -> Tensor:
-    """Return the mask that `run_lengths` was given."""
+    """Return the mask from the result of `run_lengths`."""
     runs = torch.tensor(saved["runs"])
     return (torch.arange(len(runs)) % 2 == 1).repeat_interleave(runs).view(*saved["shape"])
 
 
 def verdict_of(findings: Sequence[Finding], region: str) -> str:
-    """Return all that was found of a region in a few words.
+    """Return all findings of a region in a few words.
 
     Example:
         >>> area = Area("cluster_1", region="cluster_1")
@@ -163,7 +163,7 @@ def verdict_of(findings: Sequence[Finding], region: str) -> str:
 
 
 def differs(p: float) -> bool:
-    """Return True if a p-value is at the level of a verdict."""
+    """Return True if a p-value is significant."""
     return p <= LEVEL
 
 

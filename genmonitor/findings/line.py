@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line printed for an evaluation: how far from real images, better or worse, and what is wrong."""
+"""The line printed for an evaluation: distance from real images, its change, and the main fault."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def evaluation_line(
     """Return the line about the last evaluation.
 
     Args:
-        findings: Findings of the evaluation, the one to look at first before the others.
-        history: The records so far.
+        findings: Findings of the evaluation, the main one first.
+        history: Records so far.
         specs: Declarations by key.
-        best_key: Key of the value whose lowest is the best; None without one.
-        alerts: That begin at this evaluation.
+        best_key: Key of the value that is lowest for the best evaluation; None without one.
+        alerts: Alerts that begin at this evaluation.
 
     Example:
         >>> ratio = {"error_ratio_image": ValueSpec("error_ratio_image", unit="×", better="low")}
@@ -62,11 +62,11 @@ def evaluation_line(
 
 
 def brief(finding: Finding, record: Values, values: Specs) -> str:
-    """Return a finding in a few words: kind, place and share; or by how much an area differs.
+    """Return a finding in a few words: kind, place and share, or the size of the difference of an area.
 
     Args:
         finding: Finding of an evaluation.
-        record: Its values.
+        record: Values of the evaluation.
         values: Declarations by key.
     """
     place = "whole image" if finding.area.name in WHOLE else str(finding.area)
@@ -88,7 +88,7 @@ def brief(finding: Finding, record: Values, values: Specs) -> str:
 
 
 def clipped(text: str, room: int) -> str:
-    """Return text of at most so many characters, cut between words.
+    """Return text of limited length, cut between words.
 
     Example:
         >>> clipped("blurred, in the upper left quarter", 20)
@@ -111,11 +111,11 @@ def _number(spec: ValueSpec, value: float) -> str:
 
 
 def change(spec: ValueSpec, history: Records) -> str:
-    """Return if the last evaluation is better than the one before, and which is the best.
+    """Return the change from the evaluation before, and the best evaluation.
 
     Args:
-        spec: Declaration of the value that orders evaluations, low for better ones.
-        history: The records so far.
+        spec: Declaration of the value that orders evaluations, where lower is better.
+        history: Records so far.
     """
     known = [record for record in history if spec.key in record]
     *earlier, now = [record[spec.key] for record in known]
@@ -133,7 +133,7 @@ def change(spec: ValueSpec, history: Records) -> str:
 
 
 def _alert(alerts: Sequence[Finding], values: Specs, history: Records) -> str:
-    """Name the first alert, and how many others there are."""
+    """Name the first alert, and the number of others."""
     first = alerts[0]
     key = first.measure or ""
     others = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables: what they hold, as lines of text as wide as there is room, and the one that sums up a run."""
+"""Tables: their content, as lines of text that fit the terminal, and the summary of a run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ GAP = "  "
 
 @dataclass(frozen=True)
 class Table:
-    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3).
+    """A table whose cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3).
 
     Attributes:
         columns: Headings.
         rows: Rows of cells.
-        optional: Headings of columns that a narrow screen goes without, the least important first.
-        notes: What columns mean, by heading.
+        optional: Headings of columns to leave out on a narrow screen, the least important first.
+        notes: Meanings of columns, by heading.
     """
 
     columns: Sequence[str]
@@ -41,7 +41,7 @@ class Table:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def without_pictures(self) -> Table:
-        """Leave out the columns in which a cell is a picture."""
+        """Return the table without columns of pictures."""
         drawn = [name for i, name in enumerate(self.columns) if any(isinstance(x[i], np.ndarray) for x in self.rows)]
         return self.without(drawn)
 
@@ -51,19 +51,19 @@ class Table:
         return replace(self, columns=list(map(clean, self.columns)), rows=rows)
 
     def without(self, headings: Collection[str]) -> Table:
-        """Leave out the columns with these headings."""
+        """Return the table without the columns with these headings."""
         kept = [i for i, column in enumerate(self.columns) if column not in headings]
         columns, rows = [self.columns[i] for i in kept], [[row[i] for i in kept] for row in self.rows]
         return replace(self, columns=columns, rows=rows)
 
     @property
     def legend(self) -> str:
-        """What its columns mean, in one line."""
+        """Meanings of the columns, in one line."""
         return "; ".join(f"{column}: {self.notes[column]}" for column in self.columns if column in self.notes)
 
 
 def table_of_run(specs: Iterable[ValueSpec], history: Sequence[Mapping[str, float]]) -> Table:
-    """Return the values of the last record, each beside the one farthest from 0 in all records, and its baseline.
+    """Return the values of the last record, with the largest absolute value in all records and the baseline of each.
 
     Example:
         >>> table_of_run([ValueSpec("rke")], [{"epoch": 0, "rke": 4.0}, {"epoch": 1, "rke": 3.0}]).rows
@@ -82,12 +82,12 @@ def table_of_run(specs: Iterable[ValueSpec], history: Sequence[Mapping[str, floa
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal that is printed to; None for a file or a pipe, whose lines may be long."""
+    """Return the width of the terminal; None for a file or a pipe, whose lines may be long."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def within(table: Table, width: int | None) -> Table:
-    """Return a table without the columns that do not fit a width, the least important left out first.
+    """Return a table without the columns that do not fit a width, dropping the least important first.
 
     Example:
         >>> table = Table(["region", "sites", "where"], [["cluster_1", 9, "left half"]], optional=["sites"])
@@ -102,18 +102,18 @@ def within(table: Table, width: int | None) -> Table:
 
 
 def on_screen(table: Table) -> str:
-    """Return a table as wide as the terminal, and what its columns mean below it."""
+    """Return a table as wide as the terminal, with the meaning of its columns below."""
     width = terminal_width()
     fitting = within(table, width)
     return "\n".join([aligned(fitting, width), *wrap(fitting.legend, width or WIDTH)])
 
 
 def aligned(table: Table, width: int | None = None) -> str:
-    """Return a table of text and numbers as lines of equal columns, numbers to the right.
+    """Return a table of text and numbers as lines with aligned columns, numbers to the right.
 
     Args:
-        table: Its cells are text or numbers.
-        width: Width of the lines, for which cells are broken between words; None for one line per row.
+        table: Table whose cells are text or numbers.
+        width: Width of the lines, to which cells are wrapped; None for one line per row.
 
     Example:
         >>> print(aligned(Table(["region", "sites"], [["image", 64], ["cluster_1", 9]])))
@@ -139,12 +139,12 @@ def aligned(table: Table, width: int | None = None) -> str:
 
 
 def _columns(table: Table) -> list[Sequence[str]]:
-    """Return the cells of each column as text, its heading first."""
+    """Return the cells of each column as text, with the heading first."""
     return list(zip(*[[str(cell) for cell in row] for row in (table.columns, *table.rows)], strict=True))
 
 
 def _least(column: Sequence[str]) -> int:
-    """Return the width that a column needs."""
+    """Return the minimum width of a column."""
     longest = max(len(word) for cell in column for word in cell.split() or [""])
     return max(longest, min(NARROW, max(map(len, column))))
 

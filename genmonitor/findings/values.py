@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations of values: what each number of an evaluation means, and how it is drawn."""
+"""Declarations of values: the meaning of each number of an evaluation, and the way to draw it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class ValueSpec:
-    """Declaration of a value; every logger, chart, table and message goes by it, and by nothing in the key.
+    """Declaration of a value, on which loggers, charts, tables and messages rely, instead of on its key.
 
     Attributes:
         key: Name in the history, without the monitor's prefix.
         about: Meaning, one sentence in Markdown without the full stop.
-        label: Name as people read it; the key with spaces by default.
-        scale: Axis: "linear", "log", "cms" (distance to 1 on a log axis), "p" (log, with a line at 0.05), "share"
+        label: Readable name; the key with spaces by default.
+        scale: Axis. It is "linear", "log", "cms" (distance to 1 on a log axis), "p" (log, with a line at 0.05), "share"
             (stacked parts of 1) or "signed" (log on either side of 0).
-        unit: Written behind the number; a multiple, "×", of which less is better is one of what real images score.
-        region: What part of the image it is of: "image", or a region of the partition; None for neither.
-        chart: Title of the chart it shares with others; None for a chart of its own, or none if it is a detail.
+        unit: Unit behind the number; "×" with `better="low"` means a multiple of the value of real images.
+        region: Part of the image: "image", or a region of the partition; None for neither.
+        chart: Title of a shared chart; None for a chart of its own, or for no chart if it is a detail.
         column: Heading of its column in the table of regions; None for no column.
-        better: True if higher or lower values are better; None for neither.
-        detail: True if the page and history.csv have it, but a logger only where all values are asked for.
-        baseline_of: Key of the value for which this is what real images score.
+        better: "high" if higher values are better, "low" if lower ones are; None for neither.
+        detail: True if the page and history.csv have it, but a logger only with all values requested.
+        baseline_of: Key of the value for which this is the value of real images.
         error_of: Key of the value of which this is the standard error or deviation.
-        repeatable: True if the same samples give it again; the clock, the start and the history of a run do not.
+        repeatable: True if the same samples reproduce it, independently of clock, start and history of a run.
 
     Raises:
-        ValueError: If the key is empty, or `scale` or `better` is none of these.
+        ValueError: If the key is empty, or `scale` or `better` is not one of these.
 
     Example:
         >>> brightness = ValueSpec("brightness", "mean pixel less that of real images", scale="signed")
@@ -70,11 +70,11 @@ class ValueSpec:
 
     @property
     def title(self) -> str:
-        """Name as people read it."""
+        """Readable name."""
         return self.label or self.key.replace("_", " ")
 
     def format(self, value: float) -> str:
-        """Write a number of this value.
+        """Return a number of this value as text.
 
         Example:
             >>> ValueSpec("share_1", scale="share").format(0.2), ValueSpec("error_ratio_1", unit="×").format(12.345)
@@ -91,13 +91,13 @@ class ValueSpec:
         return f"{value:.3g}{f' {self.unit}' if self.unit else ''}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as plain Python."""
+        """Return the fields that differ from the defaults, as plain Python."""
         given = asdict(self)
         return {x.name: given[x.name] for x in fields(self) if x.default is MISSING or given[x.name] != x.default}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> ValueSpec:
-        """Make it from what `to_dict` returned; fields that are not known are left out."""
+        """Make it from the result of `to_dict`; unknown fields are ignored."""
         return cls(**{x.name: saved[x.name] for x in fields(cls) if x.name in saved})
 
 
@@ -122,7 +122,7 @@ def by_key(specs: Iterable[ValueSpec]) -> dict[str, ValueSpec]:
 
 
 def lookup(specs: Mapping[str, ValueSpec], key: str) -> ValueSpec:
-    """Return the declaration of a value; one that is not declared has a plain axis and a chart of its own."""
+    """Return the declaration of a value; an undeclared one has a plain axis and a chart of its own."""
     return specs.get(key) or ValueSpec(key)
 
 
@@ -142,9 +142,9 @@ def grouped_by_chart(specs: Iterable[ValueSpec]) -> dict[str, list[ValueSpec]]:
 
 
 def main_keys(specs: Iterable[ValueSpec]) -> list[str]:
-    """Return the keys that a logger gets unless all are asked for: 20 at most, without details.
+    """Return the keys that a logger gets by default: at most 20, without details.
 
-    Values of whole images are first, then those of regions, of which a chart is there as a whole or not at all.
+    Values of whole images come first, then those of regions, whose charts are complete or left out.
 
     Example:
         >>> main_keys([ValueSpec("image", region="image"), ValueSpec("p_image", detail=True)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a diagnosis says: where, what kind of fault, how much it explains, how sure, and what usually causes it."""
+"""Sentences of a diagnosis: place, kind of fault, explained share, significance and usual cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USUAL = 0.5
 
 
 def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals: Sequence[FaultKind] = ()) -> str:
-    """Say which faults explain an area, the largest first.
+    """Return the sentence of the faults that explain an area, the largest first.
 
     Example:
         >>> print(explained_sentence("upper left", [FaultKind("noisy", 0.05, "of the range", 0.94)], 0.005))
@@ -36,7 +36,7 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals:
 
 
 def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
-    """Say that an area differs and that nothing explains it, or too little differs to be sure of the kind.
+    """Return the sentence of an area that differs without an explanation, or too little to be sure of the kind.
 
     Example:
         >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.38), 0.005)
@@ -54,7 +54,7 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
 
 
 def readings_sentence(place: str, readings: Sequence[Said], p: float, best: FaultKind | None) -> str:
-    """Say which readings differ most, and the nearest kind as a remark.
+    """Return the sentence of the readings that differ most, with the nearest kind as a remark.
 
     Example:
         >>> import torch
@@ -72,12 +72,12 @@ def readings_sentence(place: str, readings: Sequence[Said], p: float, best: Faul
 
 
 def no_difference_sentence(place: str, p: float) -> str:
-    """Say that nothing was found."""
+    """Return the sentence that nothing was found."""
     return f"{capitalized(place)}: no difference from real images beyond chance ({format_p(p)})."
 
 
 def proportions_sentence(share: float) -> str:
-    """Split the distance into proportions and realism.
+    """Return the sentence that divides the distance into proportions and realism.
 
     Example:
         >>> proportions_sentence(0.24)
@@ -87,7 +87,7 @@ def proportions_sentence(share: float) -> str:
 
 
 def cause_sentence(kind: FaultKind) -> str:
-    """Name the usual cause of a kind, no surer than the share is, what to try, and the source; what of it is known.
+    """Return the usual cause of a kind, worded according to the share, with advice and source as far as known.
 
     Example:
         >>> cause_sentence(FaultKind("noisy", 0.05, "of the range", 0.3))[:66]
@@ -105,5 +105,5 @@ def with_strength(kind: FaultKind) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage from 0 to 100; what chance adds beyond is not said."""
+    """Return a share as a percentage from 0 to 100; an excess by chance is cut."""
     return f"{100 * min(max(share, 0.0), 1.0):.0f} %"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts of real images, and as many images of each prompt as are generated."""
+"""Prompts of real images, and a choice of images with the prompts of the generated ones."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
     """Find the prompts of a batch.
 
     Args:
-        batch: What a loader yields.
-        key: A key, an index or a callable. None for the first vector of whole numbers of a tuple, or the entry "label",
-            "labels", "class" or "target" of a dictionary, where prompts are labels. Where they are strings, for the
-            first list of strings of a tuple, or the entry "prompt", "caption" or "text" or their plural.
+        batch: Batch of a loader.
+        key: Key, index or callable. For labels, None is the first vector of integers of a tuple, or the entry "label",
+            "labels", "class" or "target" of a dictionary. For strings, None is the first list of strings of a tuple, or
+            the entry "prompt", "caption" or "text" or their plural.
         labels: True if prompts are class labels.
 
     Returns:
-        One prompt per item, all strings or all whole numbers.
+        One prompt per item, all strings or all integers.
 
     Raises:
         ValueError: If there are none.
@@ -60,7 +60,7 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
 
 
 def prompts_of(images: ImageSet, indices: Sequence[int], labels: bool) -> list[Any]:
-    """Read the prompts of some images, where `find_prompts` finds them by itself; [] where they have none."""
+    """Read the prompts of some images, if `find_prompts` finds them without a key; [] if there are none."""
     try:
         with images.reading():
             return [x for batch in images.loader(indices) for x in find_prompts(batch, None, labels)]
@@ -81,10 +81,10 @@ def choose_by_prompt(
     The set is searched in a random order until enough items of each prompt are found.
 
     Args:
-        source: The set.
+        source: Set of images.
         prompt_key: Position of the prompts in a batch.
-        prompts: Those wanted, in the order of the generated images.
-        n: Number of items, a multiple of the number of prompts; if the set has too few of some prompt, all prompts are
+        prompts: Prompts to choose, in the order of the generated images.
+        n: Number of items, a multiple of the number of prompts. If the set has too few of some prompt, all prompts are
             chosen fewer times.
         seed: Seed of the random order.
         progress: Progress bar for the steps that take long.
@@ -138,13 +138,13 @@ def subset_by_prompt(
     """Choose real images of the prompts on rank zero; return them, and notes for the user.
 
     Args:
-        real: The images to choose from.
+        real: Images to choose from.
         prompt_key: Position of the prompts in a batch.
-        prompts: Those wanted.
-        n: Number of images wanted.
+        prompts: Prompts to choose.
+        n: Number of images to choose.
         seed: Seed of the choice.
-        shape: (C, H, W) of generated images.
-        comm: The processes that evaluate together.
+        shape: Shape (C, H, W) of generated images.
+        comm: Processes that evaluate together.
         progress: Progress bar for the steps that take long.
     """
     source = real.compared

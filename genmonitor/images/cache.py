@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One set of samples for all monitors of a Trainer that ask for the same at the same moment."""
+"""One set of samples for all monitors of a Trainer with the same request at the same moment."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _kept: WeakKeyDictionary[Any, dict[Hashable, tuple[dict[int, Tensor], list[tuple
 
 
 def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callable[[list[int]], Tensor]) -> Tensor:
-    """Return the samples of these indices, drawing those that nobody drew for the same request yet.
+    """Return the samples of these indices, drawing those not yet drawn for the same request.
 
     Args:
-        trainer: Whose monitors share.
-        request: All that a sample depends on but its index.
+        trainer: Trainer whose monitors share samples.
+        request: All that a sample depends on, except its index.
         indices: Indices of the samples.
-        draw: Makes the samples of some indices [len(indices), C, H, W]; called where none is missing too, since other
-            processes may need this one for theirs.
+        draw: Function from indices to samples [len(indices), C, H, W]. It is called even if none is missing, since
+            other processes may need this one for theirs.
 
     Returns:
-        Images [len(indices), C, H, W], nobody else's memory.
+        Images [len(indices), C, H, W], which own their memory.
     """
     kept, ranges = _kept.setdefault(trainer, {}).setdefault(request, ({}, []))
     missing = [i for i in indices if i not in kept]
@@ -40,7 +40,7 @@ def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callabl
 
 
 def drawn_ranges(trainer: Any, request: Hashable) -> list[tuple[int, int]]:
-    """Return which samples were drawn at once: another batch may give other last digits."""
+    """Return the ranges of samples drawn in one batch, since another batch may change last digits."""
     return list(_kept[trainer][request][1])
 
 

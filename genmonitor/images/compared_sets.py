@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that real and generated images can be compared: shapes, value ranges, numbers; the number of each used."""
+"""Checks that real and generated images can be compared, by shape, value range and number."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ REMEDY = (
 
 
 def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> None:
-    """Check that generated images can be compared with real ones, as far as some of them tell.
+    """Check on some generated images that they can be compared with real ones.
 
     Args:
         name: Name of the argument.
-        images: Generated ones.
-        real: Real ones.
+        images: Generated images.
+        real: Real images.
         patch_size: Side of a site.
     """
     if images.shape != real.shape:
@@ -61,8 +61,8 @@ def check_paired(paired: bool, sets: Mapping[str, Sized]) -> None:
 def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tuple[int, list[str]]:
     """Return the number of images compared on each side, and notes about it.
 
-    A draw of the baseline takes as many of the other real images, out of about a fifth more. If every draw took all
-    of them, the band would have no width.
+    A draw of the baseline takes the same number from the other real images, of which there must be about a fifth more.
+    If every draw took all of them, the band would have no width.
     """
     wanted = min(check_at_least("n_samples", n_samples, 2), n_fake)
     n = max(MIN_FAKE, min(wanted, n_real * 5 // 11))
@@ -80,7 +80,7 @@ def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tup
 
 
 def check_left(n_real: int, n: int, n_clusters: int | None) -> None:
-    """Refuse a set of real images that leaves too few to find regions in once n are compared with generated ones."""
+    """Refuse a set of real images that leaves too few to find regions once n are compared with generated ones."""
     least = max(10, 2 * (n_clusters or 1))
     if n_real - n < least:
         raise ValueError(
@@ -90,14 +90,14 @@ def check_left(n_real: int, n: int, n_clusters: int | None) -> None:
 
 
 def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tuple[str, ...]:
-    """Refuse value ranges that no training can bring together; return notes about others that differ.
+    """Refuse value ranges that no training can match; return notes about other differences.
 
-    A generator that was just initialized may give values of any sign and size: that is worth a note at most.
+    An untrained generator may give values of any sign and size, which is worth at most a note.
 
     Args:
         real: Images [N, C, H, W].
-        fake: Images [M, C, H, W], perhaps of an untrained generator.
-        resumed: True if a run goes on, whose configuration was checked before, so that nothing is refused.
+        fake: Images [M, C, H, W], possibly of an untrained generator.
+        resumed: True for a resumed run, whose configuration was checked before, so that nothing is refused.
 
     Returns:
         A sentence if real images are in [0, 1] and generated ones often negative, as behind a tanh. Or if real images
@@ -105,8 +105,8 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
         other, or real images leave [-1, 1] and generated ones do not.
 
     Raises:
-        ValueError: If real images are in 0..255 and generated ones near [0, 1] or [-1, 1], or if real images reach no
-            more than 1/255, as integers 0 and 1 do when they are read as 0..255.
+        ValueError: If real images are in 0..255 and generated ones near [0, 1] or [-1, 1]. Also if real images do not
+            exceed 1/255, like integers 0 and 1 that are read as 0..255.
 
     Example:
         >>> import torch
@@ -132,11 +132,11 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
 
 
 class RangeNotes:
-    """Notes on the value range at each evaluation, until one has been said.
+    """Notes on the value range at each evaluation, until one has been reported.
 
     Attributes:
-        items: Items of the last evaluation.
-        said: True if there was one before.
+        items: Notes of the last evaluation.
+        said: True if one was reported before.
     """
 
     def __init__(self) -> None:
@@ -149,12 +149,12 @@ class RangeNotes:
         self.items = () if known else check_value_range(real, fake, resumed=True)
 
     def commit(self) -> None:
-        """Take note that what was found has been said."""
+        """Record that the notes have been reported."""
         self.said = self.said or bool(self.items)
 
 
 def range_doubt(real: Tensor, fake: Tensor) -> str | None:
-    """Explain why generated images seem to be scaled otherwise than real ones; None if they do not."""
+    """Explain why generated images seem to be scaled differently than real ones; None if they do not."""
     (low, high, size), (fake_low, fake_high, fake_size) = _range(real), _range(fake)
     negative = float((fake < -0.05 * size).float().mean())
     varies = fake_high - fake_low > 0.01 * size
@@ -189,18 +189,18 @@ def _range(images: Tensor) -> tuple[float, float, float]:
 def copy_notes(
     sets: Mapping[str, ImageSet], real: ImageSet, comm: Collective | None = None, progress: Progress = no_progress
 ) -> list[str]:
-    """Return a note on each generated set that holds images which are among the real ones, to the last bit.
+    """Return a note on each generated set with images that are identical to real ones.
 
     Every image is read once, by one of the processes.
 
     Args:
         sets: Generated images, by the name of their argument.
-        real: Real ones.
-        comm: The processes that share the images; None for this one alone.
+        real: Real images.
+        comm: Processes that share the images; None for this process alone.
         progress: Progress bar over the batches.
 
     Raises:
-        ValueError: If an image cannot be read, is of another shape, or has values that are not finite.
+        ValueError: If an image cannot be read, has another shape, or has values that are not finite.
 
     Example:
         >>> import torch
@@ -219,7 +219,7 @@ def copy_notes(
 
 
 def _hashes(images: ImageSet, comm: Collective, progress: Progress) -> list[bytes]:
-    """Return a hash of each of this process's images, the same in every dtype and for 0 and -0."""
+    """Return a hash of each of this process's images, equal in every dtype and for 0 and -0."""
     out = []
     with comm.all_ranks_or_none(), images.reading():
         for some in images.batches(comm.rank_indices(len(images)), progress=progress):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing from a sharded model, for which all processes must run its parts at the same time."""
+"""Drawing from a sharded model, whose parts all processes must run at the same time."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ FAILED = -1
 
 
 class Lockstep:
-    """Lets all processes draw as many batches of as many samples, and stop together; does nothing for a whole model.
+    """Makes all processes draw equally many batches of equal size, and stop together; no effect on a whole model.
 
-    Before a sharded part gathers its parameters, the processes agree that each is about to run the same part. One that
-    failed says so then, where the others would wait for it forever; so does one whose sampler takes another number of
-    steps. That costs a small message per part and call.
+    Before a sharded part gathers its parameters, the processes agree that each is about to run the same part. A process
+    that failed, or whose model takes a different number of steps, reports it then; otherwise the others would wait for
+    it forever. This costs a small message per part and call.
 
     Args:
         module: Model that draws the samples.
-        device: Where the processes talk to each other.
+        device: Device of the communication between the processes.
     """
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
@@ -44,9 +44,9 @@ class Lockstep:
         self._parted = False
 
     def share(self, indices: list[int]) -> list[int]:
-        """Return which samples this process must draw: its own, those that it draws together with others, and fillers.
+        """Return the samples that this process must draw: its own, those drawn jointly with others, and fillers.
 
-        Every process calls it; all get as many.
+        Every process calls it and gets the same number.
         """
         if not self._parts:
             return indices
@@ -61,11 +61,11 @@ class Lockstep:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Run the block on all processes, or raise on all; no gathered parameters are left.
+        """Run the block on all processes, or raise on all; gathered parameters are freed.
 
         Raises:
             FailedElsewhereError: If only other processes failed.
-            RuntimeError: If the processes ran other parts of the model, or not as often.
+            RuntimeError: If the processes ran different parts of the model, or not equally often.
         """
         if not self._parts:
             yield
@@ -92,7 +92,7 @@ class Lockstep:
         return part.register_forward_pre_hook(meet, prepend=True)
 
     def _meet(self, step: int) -> None:
-        """Say what this process does next, and stop where another does something else."""
+        """Announce the next step of this process, and stop if another process does something else."""
         extremes = torch.tensor([step, -step], device=self._device)
         dist.all_reduce(extremes, dist.ReduceOp.MAX)
         last, first = int(extremes[0]), -int(extremes[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SampledModel: a generator as a sampler sees it, whoever trains it."""
+"""SampledModel: a generator as a sampler sees it, in a Trainer or a loop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class SampledModel:
     """A generator as a sampler sees it.
 
     Attributes:
-        module: Whose method draws, or what a `sample_fn` of (module, n) is given.
-        device: Where its samples are wanted.
-        sample_fn: Draws in place of the module's method, from a number or from prompts alone.
-        precision: Makes the context in which it computes.
-        shared_by: Whose monitors draw the same samples once, such as their Trainer; None where nobody shares.
-        in_loop: True if `LoopMonitor.evaluate` was given it, not a Trainer.
+        module: Module whose method draws, or the argument of a `sample_fn` of (module, n).
+        device: Device of its samples.
+        sample_fn: Function of a number or of prompts that draws instead of the module's method.
+        precision: Function that returns the context of the precision in which it computes.
+        shared_by: Owner of monitors that share samples, such as their Trainer; None without sharing.
+        in_loop: True if it comes from `LoopMonitor.evaluate` instead of a Trainer.
     """
 
     module: Any
@@ -37,11 +37,11 @@ class SampledModel:
 
     @classmethod
     def of(cls, sample: Any, module: nn.Module | Sequence[nn.Module] | None = None) -> SampledModel:
-        """Make it from what a training loop has.
+        """Make it from the objects of a training loop.
 
         Args:
-            sample: A Module that has a method for it, such a method, or a function from a number or from prompts.
-            module: The networks that a function draws with, one or several.
+            sample: A Module with a method that draws, such a method, or a function of a number or of prompts.
+            module: Networks that a function draws with, one or several.
 
         Raises:
             TypeError: If `sample` cannot draw.
@@ -72,7 +72,7 @@ class SampledModel:
 
 
 def _inside(module: nn.Module) -> nn.Module:
-    """Return the module that Fabric or DistributedDataParallel were given, whose forward passes may wait for others."""
+    """Return the module wrapped by Fabric or DistributedDataParallel, whose forward passes may wait for others."""
     while type(module).__name__ in ("DistributedDataParallel", "_FabricModule"):
         module = module.module  # type: ignore[assignment]
     return module
@@ -83,9 +83,9 @@ def _device(module: nn.Module) -> torch.device:
 
 
 def suggested_call(module: nn.Module, called: str) -> str:
-    """Return an expression of n that draws n images by a module without a method for it, or an empty text.
+    """Return an expression of n that draws n images from a module without a method for it, or an empty text.
 
-    Its network is named after `GENERATORS`; its first layer with weights tells the shape of the noise that it takes.
+    Its network has a name among `GENERATORS`, and its first layer with weights gives the shape of the noise.
 
     Example:
         >>> module = nn.Module()

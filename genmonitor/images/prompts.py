@@ -13,7 +13,7 @@ from genmonitor._validation import check_tensor
 
 
 class Prompts:
-    """Prompts that are repeated in their order: sample i of the global set has prompt i modulo their number.
+    """Prompts that repeat in order: sample i of the global set has prompt i modulo their number.
 
     Args:
         prompts: Strings; or class labels as integers, in a list, an array or a 1-D tensor.
@@ -59,15 +59,15 @@ class Prompts:
         return torch.tensor(chosen, device=device) if self.are_labels else chosen
 
     def numbers(self, indices: Tensor) -> Tensor:
-        """Return the numbers of these samples' prompts among the distinct ones, int64 [n]."""
+        """Return the indices of these samples' prompts among the distinct ones, int64 [n]."""
         places = {prompt: place for place, prompt in enumerate(self.distinct)}
         table = torch.tensor([places[prompt] for prompt in self.values], device=indices.device)
         return table[indices % len(table)]
 
     def named(self, indices: Iterable[int]) -> list[Any]:
-        """Return the prompt of each of these samples, as they were given."""
+        """Return the prompt of each of these samples, as given."""
         return [self.values[i % len(self.values)] for i in indices]
 
     def text(self, index: int) -> str:
-        """Return a sample's prompt as people read it."""
+        """Return the prompt of a sample in a readable form."""
         return str(self.values[index % len(self.values)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing samples from a generator: the same global set at every evaluation, for any processes and batch size."""
+"""Drawing samples from a generator: the same global set at every evaluation, for any number of processes and batch size."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Samples:
     """This process's part of the generated images.
 
     Attributes:
-        images: [n, C, H, W].
-        indices: Which of the global set they are, int64 [n].
+        images: Images [n, C, H, W].
+        indices: Indices of the samples in the global set, int64 [n].
     """
 
     images: Tensor
@@ -58,14 +58,15 @@ class Sampler:
 
     Args:
         n_samples: Size of the global set.
-        prompts: Sample i has prompt i modulo their number; None for samples without prompts.
-        sample_fn: From (module, n) to n images, or with prompts from (module, prompts) to an image for each; None for
-            the module's method `sample(n)` or `sample_prompts(prompts)`.
-        batch_size: Samples per call of it.
+        prompts: Prompts, where sample i has prompt i modulo their number; None for samples without prompts.
+        sample_fn: Function from (module, n) to n images or, with prompts, from (module, prompts) to an image for each.
+            None for the module's method `sample(n)` or `sample_prompts(prompts)`.
+        batch_size: Number of samples per call of it.
         seed: Seed of the whole set.
 
     Attributes:
-        drawn: Which samples were last drawn at once, for the manifest: another batch may give other last digits.
+        drawn: Ranges of the samples last drawn in one batch, for the manifest, since another batch may change last
+            digits.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class Sampler:
         self._shape: tuple[int, ...] = ()
 
     def settings(self) -> dict[str, Any]:
-        """Return what samples depend on beside the weights, as plain Python."""
+        """Return the settings of samples, besides the weights, as plain Python."""
         prompts = None if self.prompts is None else list(self.prompts.values)
         return {"n_samples": self.n_samples, "seed": self.seed, "prompts": prompts}
 
     def resolve(self, model: SampledModel) -> Callable[[list[int]], Tensor]:
-        """Return the function from indices of the global set to images; raise ValueError where there is no way."""
+        """Return the function from indices of the global set to images; raise ValueError if there is none."""
         prompts = self.prompts
         if prompts is None:
             sample = _find_method(self.sample_fn, model, "sample", "n", "n")
@@ -105,7 +106,7 @@ class Sampler:
     ) -> Tensor:
         """Generate the samples of these indices of the global set, [len(indices), C, H, W].
 
-        With `repair` NaN and infinities become numbers instead of an error.
+        With `repair`, NaN and infinities are replaced by numbers instead of raising an error.
         """
         indices = list(indices)
         sample, lockstep = self.resolve(model), Lockstep(model.module, model.device)
@@ -125,11 +126,11 @@ class Sampler:
         return images
 
     def check_rows(self, model: SampledModel, probe: Tensor) -> tuple[str, ...]:
-        """Return what to say of a generator whose samples depend on the batch that they are drawn in.
+        """Return notes on a generator whose samples depend on the batch in which they are drawn.
 
         Args:
             model: Model that draws the samples.
-            probe: The first samples, drawn together.
+            probe: First samples, drawn together.
         """
         if min(len(probe), self.batch_size) <= ALONE:
             return ()
@@ -149,7 +150,7 @@ class Sampler:
 
         Args:
             model: Model that draws the samples.
-            comm: The processes that they are spread over.
+            comm: Processes that share the samples.
             progress: Progress bar over the batches.
         """
         indices = list(comm.rank_indices(self.n_samples))
@@ -165,7 +166,7 @@ class Sampler:
         return Samples(images, torch.tensor(indices, dtype=torch.long, device=images.device))
 
     def _request(self) -> tuple[Any, ...]:
-        """Return what a sample depends on beside its index and the weights."""
+        """Return all that a sample depends on, except its index and the weights."""
         way: Hashable = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
         prompts: Hashable = None if self.prompts is None else tuple(self.prompts.values)
         return type(self), way, prompts, self.seed, self.batch_size
@@ -174,14 +175,14 @@ class Sampler:
 def _find_method(
     sample_fn: Callable[[Any, Any], Tensor] | None, model: SampledModel, method: str, argument: str, wanted: str
 ) -> Callable[[Any], Tensor]:
-    """Return what draws images from a number or from prompts; raise ValueError where there is nothing that can.
+    """Return a function that draws images from a number or from prompts; raise ValueError if there is none.
 
     Args:
-        sample_fn: Given by the user, or None.
-        model: Whose function comes first, and whose module's method last.
-        method: Its name.
-        argument: What either takes.
-        wanted: Says what that is.
+        sample_fn: Function given by the user, or None.
+        model: Model whose function takes precedence over `sample_fn`, and whose module's method comes last.
+        method: Name of the method.
+        argument: Argument of the function or method, for errors.
+        wanted: Description of the argument, for errors.
     """
     module, returns = model.module, f"that takes {wanted} and returns images [n, C, H, W]."
     if model.sample_fn is not None:
@@ -207,7 +208,7 @@ def _find_method(
 
 
 def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, remedy: str) -> Callable[[Any], Tensor]:
-    """Let a function that is not made for its argument say so; it is the user's, and may be of any signature."""
+    """Call a user's function, which may have any signature, and explain an error about its arguments."""
     where = ""
 
     def complaint(error: Exception) -> ValueError:
@@ -239,7 +240,7 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, 
 def draw_batch(
     sample: Callable[[list[int]], Any], batch: list[int], seed: int, lockstep: Lockstep, repair: bool = False
 ) -> Tensor:
-    """Draw the samples of these indices, in halves where the memory does not suffice for all at once."""
+    """Draw the samples of these indices, in halves if the memory does not suffice for all at once."""
     try:
         with lockstep.batch():
             return _draw_batch(sample, batch, seed, repair)
@@ -284,7 +285,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def free_memory() -> None:
-    """Give back what nobody holds any more."""
+    """Free unused memory of the caches."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

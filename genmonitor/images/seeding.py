@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers that belong to a sample: each row of what `randn`, `rand`, `randint` and `normal` draw has a seed."""
+"""Random numbers that belong to a sample: each row that `randn`, `rand`, `randint` and `normal` draw has a seed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch.overrides import TorchFunctionMode
 
 
 class SeededRows(TorchFunctionMode):
-    """Let row i of every random tensor of n rows come from generator i, inside a `with` block.
+    """Draw row i of every random tensor of n rows from generator i, inside a `with` block.
 
-    That holds for `torch.randn`, `rand`, `randint` and `normal`, their `_like` forms and `normal_`, `uniform_` and
-    `random_`, and so for what is made of them, such as `torch.distributions.Normal`. A model that draws its noise by
-    them with n rows for n samples, or with the same number of consecutive rows for each, gives the same sample i in any
-    batch. The rows are drawn on the CPU, so they do not depend on the device either. Everything else is left as it is:
-    other functions, draws of another shape, or with a generator of the model's own.
+    This holds for `torch.randn`, `rand`, `randint` and `normal`, their `_like` forms, `normal_`, `uniform_` and
+    `random_`, and anything based on them, such as `torch.distributions.Normal`. A model whose noise has n rows for n
+    samples, or the same number of consecutive rows for each, gives the same sample i in any batch. The rows are drawn
+    on the CPU, so they do not depend on the device either. Other functions, draws of another shape, and draws from the
+    model's own generator are unchanged.
 
     Args:
-        seeds: One per row.
+        seeds: Seeds, one per row.
 
     Example:
         >>> with SeededRows([3, 4]):

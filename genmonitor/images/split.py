@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which real images serve for what in an evaluation of regions, and how many it can afford."""
+"""Split of the real images by purpose in an evaluation of regions, and the number that it can afford."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAX_SITES = 64**2
 
 
 class RealSplit(NamedTuple):
-    """Which real images serve for what.
+    """Split of the real images by purpose.
 
-    None is both compared with and drawn for the baseline. Regions may be found in images that are compared with too,
-    since no generated image has a part in them. So they are the same at every seed. Sites that vary only in images that
-    are compared with are constant.
+    No image is both compared with and drawn for the baseline. Regions may be found in images to compare with too, since
+    they do not depend on generated images. They are therefore the same at every seed. Sites that vary only in images to
+    compare with are constant.
 
     Attributes:
-        regions: Images to find the regions in, in the data's order, the same at every seed.
+        regions: Images to find the regions in, in the order of the data, the same at every seed.
         baseline: Images to draw in place of generated ones.
         comparison: Images to compare generated ones with.
         notes: Notes for the user.
@@ -38,7 +38,7 @@ class RealSplit(NamedTuple):
     notes: tuple[str, ...]
 
     def signature(self) -> list[float]:
-        """Return numbers that are others for other images."""
+        """Return numbers that differ for other images."""
         return [*self.regions.signature(), *self.comparison.signature()]
 
 
@@ -50,18 +50,18 @@ def split_reference(
     seed: int,
     patch_size: int | None = None,
 ) -> RealSplit:
-    """Choose real images: to compare with at random, to find regions in evenly and whatever the seed.
+    """Split real images: those to compare with at random, those for regions evenly and independently of the seed.
 
     Args:
-        real: Where they come from.
-        n_cluster_images: Maximum number of images for the kernel's gamma and the regions; None for `image_budget`.
-        n_samples: Images to compare with.
-        block_size: Their number is cut to a multiple of it.
+        real: Source of the real images.
+        n_cluster_images: Largest number of images for the kernel's gamma and the regions; None for `image_budget`.
+        n_samples: Number of images to compare with.
+        block_size: Block size, of which the number of images to compare with is a multiple.
         seed: Seed of the choice of images to compare with.
-        patch_size: Side of a site, for the budget; None for a chosen one.
+        patch_size: Side of a site, for the budget; None for the automatic one.
 
     Raises:
-        ValueError: If there are no images, fewer than 4 (2 for clusters, 2 to compare with), or of several shapes.
+        ValueError: If there are fewer than 4 images (2 for clusters, 2 to compare with), or they have different shapes.
     """
     compared, generator = real.compared, torch.Generator().manual_seed(seed)
     # beyond what disjoint draws of the baseline take, real images are of no use
@@ -143,9 +143,9 @@ def chosen_patch_size(shape: tuple[int, ...]) -> int:
 
 
 def cell_side(shape: tuple[int, ...], patch_size: int) -> int:
-    """Return the side of squares whose averages clusters are found in: the largest that leaves at least 64×64 of them.
+    """Return the side of squares whose averages are clustered: the largest that leaves at least 64×64 of them.
 
-    Detail within a site does not say which sites vary together, but to compare it takes most of the time.
+    Detail within a site does not help to find sites that vary together, but costs most of the time.
 
     Example:
         >>> [cell_side((3, side, side), side // 32) for side in (32, 64, 128, 256)]
@@ -156,7 +156,7 @@ def cell_side(shape: tuple[int, ...], patch_size: int) -> int:
 
 
 def cka_work(n: int, shape: tuple[int, ...], patch_size: int | None = None) -> float:
-    """Return the products of values of two sites in an image, over n images [c, h, w] and all pairs of sites."""
+    """Return the number of products of values of two sites in an image, over n images [c, h, w] and all pairs of sites."""
     channels, height, width = shape
     side = patch_size or math.ceil((height * width / MAX_SITES) ** 0.5)
     sites = (height // side) * (width // side)
@@ -164,10 +164,10 @@ def cka_work(n: int, shape: tuple[int, ...], patch_size: int | None = None) -> f
 
 
 def evenly_spread(length: int, count: int) -> list[int]:
-    """Choose indices below a length: all if they are no more than `count`, else one from each of as many stretches.
+    """Choose indices below a length: all if they are at most `count`, else one from each of `count` stretches.
 
-    An index lies at random in its stretch, by a generator that is always the same: where classes take turns, a fixed
-    distance would choose images of one class alone.
+    An index is random in its stretch, always in the same way. If classes alternate, a fixed distance would choose
+    images of a single class.
 
     Example:
         >>> evenly_spread(4, 10), evenly_spread(10, 3) == evenly_spread(10, 3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of data that can only be streamed: the first of one pass, kept as a dataset."""
+"""Images of data that can only be streamed: the first ones of a pass, kept as a dataset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _taken: WeakKeyDictionary[Any, StreamedItems] = WeakKeyDictionary()
 
 
 def forget() -> None:
-    """Drop what was taken, at the start of a run: the data may have changed since the last one."""
+    """Drop the images at the start of a run, since the data may have changed since the last one."""
     _taken.clear()
 
 
@@ -44,9 +44,9 @@ def is_stream(data: Any) -> bool:
 
 
 def streams_taken(image_key: ImageKey, comm: Collective, progress: Progress = no_progress) -> Callable[[Any, str], Any]:
-    """Return a function from data and their name to data with access by index, as `ImageSet` takes it.
+    """Return a function from data and their name to data with access by index, for `ImageSet`.
 
-    Of data that can only be streamed, rank zero takes the first images, for all processes, once they are needed.
+    From data that can only be streamed, rank zero takes the first images for all processes, once they are needed.
     """
 
     def with_index(data: Any, name: str) -> Any:
@@ -60,19 +60,19 @@ def streams_taken(image_key: ImageKey, comm: Collective, progress: Progress = no
 
 
 def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = no_progress) -> StreamedItems:
-    """Take the first items of a pass of its own over a stream: 5000, or as many as 256 MiB hold.
+    """Take the first items of a separate pass over a stream: 5000, or as many as 256 MiB hold.
 
-    The pass begins from random states of its own and touches no iterator that somebody else holds. What the stream
-    keeps in itself, such as its position, is restored; an iterator in it that cannot start again is refused.
+    The pass has its own random states and uses no existing iterator. The state of the stream, such as its position, is
+    restored; an iterator in it that cannot start again is refused.
 
     Args:
-        data: An IterableDataset, a loader over one, or another iterable that can be gone over more than once.
+        data: An IterableDataset, a loader over one, or another iterable that can be iterated more than once.
         image_key: Position of the images in a batch, see `find_images`.
-        name: What to call it in errors.
+        name: Name in errors.
         progress: Progress bar over the batches.
 
     Raises:
-        ValueError: If it is an iterator, which this would use up, or holds no images.
+        ValueError: If it is an iterator, which this would exhaust, or holds no images.
     """
     dataset = getattr(data, "dataset", data)
     if isinstance(data, Iterator) or isinstance(dataset, Iterator):
@@ -96,7 +96,7 @@ def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = n
 
 
 def _own_loader(data: Any) -> Any:
-    """Return a loader with an iterator of its own: one with persistent workers has a single one."""
+    """Return a loader with its own iterator, since one with persistent workers has a single iterator."""
     if isinstance(data, IterableDataset):
         return DataLoader(data, batch_size=READ_BATCH)
     if not isinstance(data, DataLoader):
@@ -106,7 +106,7 @@ def _own_loader(data: Any) -> Any:
 
 
 def _item(batch: Any, index: int, n: int) -> Any:
-    """Return item `index` of a batch of n in the structure of the batch; what all of them share stays as it is."""
+    """Return item `index` of a batch of n in the structure of the batch; parts common to all items stay unchanged."""
     if isinstance(batch, Tensor):
         # a copy: a view would keep the whole batch, and take it along to the other processes
         return batch[index].clone() if batch.ndim and len(batch) == n else batch

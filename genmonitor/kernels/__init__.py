@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels with k(x, x) = 1, and what is computed of them: Gram matrices, means over pairs, covariances."""
+"""Kernels with k(x, x) = 1, their Gram matrices, means over pairs and covariances."""
 
 from genmonitor.kernels.base import MEDIAN_SAMPLES, Kernel
 from genmonitor.kernels.builtin import CosineKernel, GaussianKernel, LaplacianKernel

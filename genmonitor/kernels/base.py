@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel: the Gram matrix, the median heuristic for gamma, and what a kernel states for the algorithms that use it."""
+"""Kernel: the Gram matrix, the median heuristic for gamma, and properties that algorithms use."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MEDIAN_SAMPLES = 1000
 class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subclass by its class_path
     """A positive definite kernel with k(x, x) = 1: `kernel(x, y)` gives the Gram matrix [N, M] of x [N, D], y [M, D].
 
-    A subclass defines `distances`, and `decay` unless that is exp(-gamma · distance); or `gram`. Whatever else it
-    states lets algorithms take a shorter way, and must be true. Where it states nothing they take a way that is right
-    for every kernel, or refuse the kernel by name.
+    A subclass defines `distances`, and `decay` unless that is exp(-gamma · distance); or `gram`. Its other properties
+    allow shortcuts and must be correct. Without them algorithms take a way that is correct for every kernel, or refuse
+    the kernel by name.
 
-    `gamma` is None where it is still to be taken from data by `resolved`. The larger it is, the narrower the kernel.
+    `gamma` is None until `resolved` takes it from data. The larger it is, the narrower the kernel.
     """
 
     gamma: float | None = None
@@ -61,40 +61,40 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
 
     @property
     def factorizes(self) -> bool:
-        """Whether the kernel of samples is the product of the kernels of their parts."""
+        """True if the kernel of samples is the product of the kernels of their parts."""
         return self.exponential and self.sums_over_sites
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the distances [N, M] that the kernel decays with, of `prepared` data."""
+        """Return the distances [N, M] of `prepared` data on which the kernel depends."""
         raise NotImplementedError(f"{type(self).__name__} is not a function of a distance.")
 
     def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both sets in the form, and of the dtype, in which `distances` and `gram` lose nothing of them.
+        """Return both sets in the form and dtype in which `distances` and `gram` are exact.
 
-        Rows may be taken apart afterwards; `y` may be `x`.
+        Rows may be separated afterwards; `y` may be `x`.
         """
         return x, y
 
     def holds(self, x: Tensor) -> bool:
-        """Tell whether samples near zero [N, D] are of a dtype in which their kernel loses nothing."""
+        """Return True if the dtype of samples near zero [N, D] is precise enough for their kernel."""
         return holds_distances(x)
 
     def check_samples(self, name: str, x: Tensor) -> None:  # noqa: B027 - defined for all samples
-        """Refuse samples [N, D] that the kernel is not defined for."""
+        """Refuse samples [N, D] for which the kernel is not defined."""
 
     def decay(self, distances: Tensor) -> Tensor:
         """Return exp(-gamma · distances)."""
         return torch.exp(-self.resolved_gamma * distances)
 
     def resolved(self, x: Tensor) -> Kernel:
-        """Return the kernel with its gamma set: one over the median distance between the first 1000 samples of x.
+        """Return the kernel with its gamma set: the inverse median distance between the first 1000 samples of x.
 
         Args:
             x: Samples [N, D], N at least 2.
 
         Raises:
             TypeError: If x is not a dense tensor of real numbers.
-            ValueError: If the samples are fewer than 2 or the median distance is zero or beyond what float64 holds.
+            ValueError: If the samples are fewer than 2, or the median distance is zero or overflows float64.
         """
         if self.gamma is not None or not self.takes_gamma:
             return self
@@ -121,7 +121,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         return replace(self, gamma=1 / median)
 
     def gram(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the Gram matrix [N, M] of `prepared` data, at the precision in force."""
+        """Return the Gram matrix [N, M] of `prepared` data, in the current precision."""
         return self.decay(self.distances(x, y))
 
     def site_grams(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
@@ -131,14 +131,14 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         return out
 
     def features(self, x: Tensor) -> Tensor:
-        """Map samples [N, D] to features [N, P] whose products are the kernel, where these are "exact"."""
+        """Map samples [N, D] to features [N, P] whose products are the kernel, if explicit features are "exact"."""
         raise NotImplementedError(f"{type(self).__name__} has no exact features.")
 
     def frequencies(self, normal: Callable[[], Tensor]) -> Tensor:
-        """Return random ω [R, D] with k(x, y) = E cos(ωᵀ(x - y)), where explicit features are "random".
+        """Return random ω [R, D] with k(x, y) = E cos(ωᵀ(x - y)), if explicit features are "random".
 
         Args:
-            normal: Draws standard normal numbers [R, D], others at each call.
+            normal: Function that draws standard normal numbers [R, D], new ones at each call.
         """
         raise NotImplementedError(f"{type(self).__name__} has no random features.")
 
@@ -162,7 +162,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
 
 
 def check_kernel(name: str, kernel: object, example: str = "GaussianKernel()", with_gamma: bool = False) -> None:
-    """Refuse what is neither None nor a kernel, or, where one is needed, a kernel without a gamma."""
+    """Refuse an argument that is neither None nor a kernel or, if a gamma is needed, a kernel without one."""
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"Expected `{name}` to be a kernel such as {example}, but got {kernel!r}.")
     if with_gamma and isinstance(kernel, Kernel) and not kernel.takes_gamma:
@@ -173,7 +173,7 @@ def check_kernel(name: str, kernel: object, example: str = "GaussianKernel()", w
 
 
 def check_unit_diagonal(kernel: Kernel, values: Tensor) -> None:
-    """Refuse a kernel by its values k(x, x): sums count them as 1."""
+    """Refuse a kernel whose values k(x, x) are not 1, since sums assume this."""
     worst = float((values.detach() - 1).abs().max()) if len(values) else 0.0
     if not worst <= 1e-3:
         raise ValueError(
@@ -183,6 +183,6 @@ def check_unit_diagonal(kernel: Kernel, values: Tensor) -> None:
 
 
 def _median(values: Tensor) -> float:
-    """Return what `quantile(0.5)` does, without sorting them all."""
+    """Return the same as `quantile(0.5)`, without sorting all values."""
     lower, upper = (float(values.kthvalue(rank).values) for rank in ((len(values) + 1) // 2, len(values) // 2 + 1))
     return lower + (upper - lower) / 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that the package has: Gaussian, Laplacian and cosine."""
+"""The kernels of the package: Gaussian, Laplacian and cosine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GaussianKernel(Kernel):
     """The Gaussian kernel exp(-gamma ‖x - y‖²).
 
     Args:
-        gamma: Positive; None takes one over the median squared distance of the data at hand, once.
+        gamma: Positive number; None for the inverse median squared distance of the first data.
 
     Example:
         >>> GaussianKernel(gamma=0.5)(torch.zeros(1, 2), torch.ones(1, 2))
@@ -47,15 +47,15 @@ class GaussianKernel(Kernel):
         return squared_distances(x, y, self.gamma)
 
     def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both sets near zero, in float64 where their own dtype loses distances."""
+        """Return both sets near zero, in float64 if their own dtype loses distances."""
         return centered(x, y, self.gamma)
 
     def holds(self, x: Tensor) -> bool:
-        """Tell whether samples near zero [N, D] are of a dtype in which their kernel loses nothing."""
+        """Return True if the dtype of samples near zero [N, D] is precise enough for their kernel."""
         return holds_distances(x, self.gamma)
 
     def gram(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the Gram matrix [N, M] of `prepared` data, at the precision in force."""
+        """Return the Gram matrix [N, M] of `prepared` data, in the current precision."""
         if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad):
             return super().gram(x, y)
         # a pass over a large matrix takes as long as its exponentials
@@ -78,7 +78,7 @@ class LaplacianKernel(Kernel):
     """The Laplacian kernel exp(-gamma ‖x - y‖₁).
 
     Args:
-        gamma: Positive; None takes one over the median L1 distance of the data at hand, once.
+        gamma: Positive number; None for the inverse median L1 distance of the first data.
 
     Example:
         >>> LaplacianKernel(gamma=0.5)(torch.zeros(1, 2), torch.ones(1, 2))
@@ -95,7 +95,7 @@ class LaplacianKernel(Kernel):
         return torch.cdist(x, y, p=1)
 
     def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both sets as they are, since distances are sums of differences, unless gamma is beyond their dtype."""
+        """Return both sets unchanged, since distances are sums of differences, unless gamma overflows their dtype."""
         kind = torch.finfo(x.dtype)
         if self.gamma is None or kind.tiny**0.5 <= self.gamma <= kind.max**0.5:
             return x, y
@@ -106,13 +106,13 @@ class LaplacianKernel(Kernel):
         return torch.mul(torch.cdist(x, y, p=1), -self.resolved_gamma, out=out).expm1_()
 
     def frequencies(self, normal: Callable[[], Tensor]) -> Tensor:
-        """Return numbers with the Cauchy distribution: quotients of normal ones have it."""
+        """Return numbers with the Cauchy distribution, as quotients of normal ones."""
         return self.resolved_gamma * normal() / normal()
 
 
 @dataclass(frozen=True)
 class CosineKernel(Kernel):
-    """The cosine kernel ⟨x, y⟩ / (‖x‖ ‖y‖), which takes no gamma.
+    """The cosine kernel ⟨x, y⟩ / (‖x‖ ‖y‖), which has no gamma.
 
     Example:
         >>> CosineKernel()(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 3.0]]))

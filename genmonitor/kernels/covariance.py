@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matrices whose spectra count modes: covariances of explicit features, and Gram matrices of the samples.
 
-Of a covariance only the upper triangle is computed and kept, packed strip by strip into one vector.
+Only the upper triangle of a covariance is computed and kept, packed strip by strip into one vector.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK_ROWS = 4096
 
 
 def check_kernels(num_features: int | None, **kernels: Kernel | None) -> list[Kernel]:
-    """Return the kernels by the names of their arguments, cosine for None; refuse what no samples could make right."""
+    """Return the kernels by the names of their arguments, cosine for None; refuse those invalid for any samples."""
     out = []
     for name, kernel in kernels.items():
         check_kernel(name, kernel, "CosineKernel()")
@@ -49,8 +49,8 @@ class FeatureMap:
     """Features of norm 1 whose products are the kernel, exactly or in expectation: samples [N, D] to [N, P].
 
     Attributes:
-        size: P.
-        kernel: Whose features they are.
+        size: Number P of features.
+        kernel: Kernel of the features.
         frequencies: Frequencies of random features [P / 2, D]; None for exact ones.
     """
 
@@ -69,7 +69,7 @@ class FeatureMap:
 
 
 def check_side(name: str, x: Tensor, kernel: Kernel) -> Kernel:
-    """Return the kernel with its gamma set from the samples [N, D], having refused those that it is not defined for."""
+    """Return the kernel with its gamma set from samples [N, D]; refuse samples for which it is not defined."""
     kernel.check_samples(name, x)
     return kernel.resolved(x)
 
@@ -80,42 +80,42 @@ def has_features(kernel: Kernel, num_features: int | None) -> bool:
 
 
 def exact_features(kernel: Kernel, dim: int) -> FeatureMap:
-    """Return the map of a kernel that has exact features of samples [N, dim]."""
+    """Return the map of a kernel with exact features of samples [N, dim]."""
     return FeatureMap(kernel.features(torch.ones(1, dim)).shape[1], kernel)
 
 
 def random_features(kernel: Kernel, dim: int, num_features: int, seed: int) -> FeatureMap:
-    """Return a map of a kernel that has random features and whose gamma is set; the same arguments give the same."""
+    """Return a map of a kernel with random features and its gamma set; the same arguments give the same map."""
     generator = torch.Generator().manual_seed(seed)
     normal = partial(torch.randn, num_features, dim, generator=generator, dtype=torch.float32)
     return FeatureMap(2 * num_features, kernel, kernel.frequencies(normal))
 
 
 def feature_map(kernel: Kernel, dim: int, num_features: int | None, seed: int) -> FeatureMap | None:
-    """Return the map of a kernel whose gamma is set, None where it has none."""
+    """Return the map of a kernel with its gamma set; None if it has no explicit features."""
     if kernel.explicit_features == "exact":
         return exact_features(kernel, dim)
     return None if num_features is None else random_features(kernel, dim, num_features, seed)
 
 
 def packed_size(dim: int) -> int:
-    """Return how many numbers the packed triangle of a [dim, dim] matrix has."""
+    """Return the number of entries of the packed triangle of a [dim, dim] matrix."""
     return sum((stop - start) * (dim - start) for start, stop in _strips(dim))
 
 
 def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
     """Add Σ φ φᵀ of samples, φ the features of all sides one after the other, to a packed triangle, in place.
 
-    Features and products are float64, whatever the samples are: float32 products would be off by 1e-7 of the largest
-    eigenvalue, which buries the small ones, and entropies of an order up to 1 live off these.
+    Features and products are float64 for samples of any dtype. The error of float32 products, 1e-7 of the largest
+    eigenvalue, would exceed the small eigenvalues, on which entropies of orders up to 1 depend.
 
     Args:
-        packed: float64 [packed_size(P)], P the features of all sides together.
-        samples: [N, D] for each side.
-        maps: The side's features.
+        packed: Packed triangle, float64 [packed_size(P)], for P features of all sides together.
+        samples: Samples [N, D] of each side.
+        maps: Feature map of each side.
 
     Returns:
-        Σ φ [P], float64.
+        The sum Σ φ [P], float64.
     """
     dim = sum(side.size for side in maps)
     total = packed.new_zeros(dim)
@@ -135,7 +135,7 @@ def unpack(packed: Tensor, dim: int) -> Tensor:
 
 
 def covariance(samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
-    """Return (1/N) Σ φ φᵀ [P, P], float64, of samples whose features of all sides stand one after the other."""
+    """Return (1/N) Σ φ φᵀ [P, P], float64, where φ are the features of all sides one after the other."""
     dim = sum(side.size for side in maps)
     packed = torch.zeros(packed_size(dim), dtype=torch.float64, device=samples[0].device)
     add_moments(packed, samples, maps)
@@ -143,12 +143,12 @@ def covariance(samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
 
 
 def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -> Tensor:
-    """Return the Gram matrix [N, N], float64, of samples [N, D], computing the pairs above the diagonal.
+    """Return the Gram matrix [N, N], float64, of samples [N, D], computed from the pairs above the diagonal.
 
     Args:
         x: Samples [N, D].
         kernel: Kernel with its gamma set.
-        features: Features of the kernel; their products take its place where they are random.
+        features: Features of the kernel; if they are random, their products replace it.
     """
     x = x.double()
     if features is not None and features.frequencies is not None:

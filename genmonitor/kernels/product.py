@@ -19,13 +19,13 @@ from genmonitor.linalg.precision import full_precision
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProjectedPairs(FeatureMap):
-    """Random features of the product of two kernels with exact ones x and t: (P x) ⊙ (Q t) / sqrt(R).
+    """Random features of the product of two kernels with exact features x and t: (P x) ⊙ (Q t) / sqrt(R).
 
     P and Q are standard normal.
 
     Attributes:
-        output_projection: P [R, D].
-        prompt_projection: Q [R, E].
+        output_projection: Projection P [R, D].
+        prompt_projection: Projection Q [R, E].
     """
 
     output_projection: Tensor
@@ -48,14 +48,14 @@ class ProjectedPairs(FeatureMap):
 class PairKernel:
     """The kernel k((x, t), (y, u)) = k_X(x, y) k_T(t, u) of outputs x, y and their prompts t, u.
 
-    A pair is one row: the output's values, then the prompt's; where the kernel is shift-invariant shifted near zero,
-    where it has exact features these.
+    A pair is one row: the values of the output, then those of the prompt. They are shifted near zero for a
+    shift-invariant kernel, and replaced by the exact features of a kernel that has them.
 
     Args:
         output_kernel: Kernel of the outputs, its gamma set.
         prompt_kernel: Kernel of the prompts, its gamma set.
-        output_shift: Subtracted from outputs [D].
-        prompt_shift: Subtracted from prompts [E].
+        output_shift: Vector to subtract from outputs [D].
+        prompt_shift: Vector to subtract from prompts [E].
     """
 
     output_kernel: Kernel
@@ -67,13 +67,13 @@ class PairKernel:
     def of(
         cls, outputs: Tensor, prompts: Tensor, output_kernel: Kernel | None, prompt_kernel: Kernel | None
     ) -> PairKernel:
-        """Make the kernel from data: open gammas by the median heuristic, shifts as means.
+        """Make the kernel from data, with gammas by the median heuristic if not given, and means as shifts.
 
         Args:
-            outputs: [N, D].
-            prompts: [N, E].
-            output_kernel: None for a Gaussian.
-            prompt_kernel: None for a Gaussian.
+            outputs: Outputs [N, D].
+            prompts: Prompts [N, E].
+            output_kernel: Kernel of outputs; None for a Gaussian.
+            prompt_kernel: Kernel of prompts; None for a Gaussian.
         """
         kernels = (resolved("output_kernel", output_kernel, outputs), resolved("prompt_kernel", prompt_kernel, prompts))
         return cls(*kernels, _shift(kernels[0], outputs), _shift(kernels[1], prompts))
@@ -81,7 +81,7 @@ class PairKernel:
     def rows(self, outputs: Tensor, prompts: Tensor) -> Tensor:
         """Return pairs [N, D + E] of outputs [N, D] and prompts [N, E], on the device of the outputs.
 
-        They have the outputs' dtype, or float64 where that loses distances.
+        They have the dtype of the outputs, or float64 if that loses distances.
         """
         rows = self._rows(outputs, prompts)
         return rows if self._holds(rows) else self._rows(outputs.double(), prompts.double())
@@ -96,22 +96,22 @@ class PairKernel:
         return torch.cat(parts, 1)
 
     def _parts(self, rows: Tensor) -> list[tuple[Kernel, Tensor]]:
-        """Return both kernels, each with what it takes of rows."""
+        """Return both kernels, each with its columns of the rows."""
         return list(zip((self.output_kernel, self.prompt_kernel), rows.split(self._sizes, dim=1), strict=True))
 
     @property
     def _sizes(self) -> list[int]:
-        """Columns of an output and of a prompt in a row."""
+        """Numbers of columns of an output and of a prompt in a row."""
         sides = ((self.output_kernel, len(self.output_shift)), (self.prompt_kernel, len(self.prompt_shift)))
         return [exact_features(k, dim).size if k.explicit_features == "exact" else dim for k, dim in sides]
 
     def _holds(self, rows: Tensor) -> bool:
-        """Tell whether the kernels lose nothing of rows in their dtype; there is nothing beyond float64."""
+        """Return True if the dtype of rows is precise enough for the kernels, which float64 always is."""
         parts = self._parts(rows)
         return rows.dtype == torch.float64 or all(k.holds(part) for k, part in parts if k.explicit_features != "exact")
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], at the precision in force."""
+        """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], in the current precision."""
         of_outputs, of_prompts = (
             x @ y.T if kernel.explicit_features == "exact" else kernel.gram(x, y)
             for (kernel, x), (_, y) in zip(self._parts(a), self._parts(b), strict=True)
@@ -121,9 +121,9 @@ class PairKernel:
     def features(self, num_features: int, seed: int) -> FeatureMap:
         """Draw random features: a map from rows [N, D + E] to [N, R] whose products are the kernel in expectation.
 
-        Two kernels with random features take `num_features` frequencies of the whole row, R = 2 · `num_features`, and
-        every feature vector has norm 1. Two with exact features take the product of a normal
-        projection of the output's and one of the prompt's, R = `num_features`. The same arguments give the same
+        Two kernels with random features use `num_features` frequencies of the whole row, so that R = 2 · `num_features`
+        and every feature vector has norm 1. Two kernels with exact features use products of a normal projection of the
+        output's features and one of the prompt's, so that R = `num_features`. The same arguments give the same
         features.
 
         References:
@@ -138,7 +138,7 @@ class PairKernel:
         return FeatureMap(2 * num_features, self.output_kernel, torch.cat(frequencies, 1))
 
     def _normal(self, side: int, count: int, seed: int) -> Callable[[], Tensor]:
-        """Return what draws a side's normal numbers: its columns of a draw for both, so that they are independent."""
+        """Return a function that draws normal numbers of one side: its columns of a joint draw, so that sides are independent."""
         sizes, generator = self._sizes, torch.Generator().manual_seed(seed)
 
         def draw() -> Tensor:
@@ -149,7 +149,7 @@ class PairKernel:
 
 
 def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
-    """Return a kernel, Gaussian for None, with its gamma resolved from samples; an error names the kernel."""
+    """Return a kernel, Gaussian for None, with its gamma resolved from samples; errors name the kernel."""
     try:
         return (kernel or GaussianKernel()).resolved(x)
     except ValueError as error:
@@ -157,7 +157,7 @@ def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
 
 
 def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
-    """Return the length of a pair's feature vector: a cosine and a sine of each frequency, or one product.
+    """Return the number of features of a pair: a cosine and a sine for each frequency, or one product.
 
     Example:
         >>> feature_size(None, 100)
@@ -167,7 +167,7 @@ def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
 
 
 def _shift(kernel: Kernel, values: Tensor) -> Tensor:
-    """Return the mean of samples [N, D], or zeros where some lie so far out that it would lose the others."""
+    """Return the mean of samples [N, D], or zeros if subtracting it would lose samples because of extreme ones."""
     mean = values.detach().mean(0)
     near = values.detach().double() - mean
     return mean if kernel.shift_invariant and kernel.holds(near) else torch.zeros_like(mean)
@@ -176,7 +176,7 @@ def _shift(kernel: Kernel, values: Tensor) -> Tensor:
 def check_pair_kernels(
     output_kernel: Kernel | None, prompt_kernel: Kernel | None, num_features: int | None = None
 ) -> None:
-    """Refuse what is not a kernel, and random features of a product of kernels that has none."""
+    """Refuse arguments that are not kernels, and random features of a product of kernels without them."""
     check_kernel("output_kernel", output_kernel)
     check_kernel("prompt_kernel", prompt_kernel)
     if num_features is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of samples, region by region, of a few values at a time: their distances add up."""
+"""Views of samples, region by region, a few values at a time, whose distances add up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from genmonitor.partition import PixelPartition
 
 
 class Structure(NamedTuple):
-    """Values as they are: pixels of images, or features.
+    """Plain values: pixels of images, or features.
 
     Attributes:
         columns: Columns of each region, indices into flattened samples.
@@ -25,7 +25,7 @@ class Structure(NamedTuple):
 
     @classmethod
     def of(cls, samples: Tensor, partition: PixelPartition | None) -> Structure:
-        """See samples [N, ...] in the regions of a partition, or as one."""
+        """Make the view of samples [N, ...] for the regions of a partition, or as a whole."""
         if partition is None:
             return cls([torch.arange(samples[0].numel(), device=samples.device)])
         labels, channels = partition.regions().values(), samples.shape[1]
@@ -35,16 +35,16 @@ class Structure(NamedTuple):
         return len(self.columns)
 
     def pieces(self, region: int, *sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield some columns of a region at a time."""
+        """Yield the columns of a region, some at a time."""
         for some in column_blocks(self.columns[region], sum(map(len, sets))):
             yield tuple(x.flatten(1).index_select(1, some) for x in sets)
 
 
 class Texture(NamedTuple):
-    """Whitened images: the whole, and each region alone, so that no other shows in it.
+    """Whitened images: the whole, and each region by itself, independent of other regions.
 
     Attributes:
-        whitening: By real images, or by those of both sides.
+        whitening: Whitening by real images, or by those of both sides.
         inside: Boolean masks of the whole and each region [H, W].
     """
 
@@ -53,7 +53,7 @@ class Texture(NamedTuple):
 
     @classmethod
     def of(cls, whitening: Whitening, partition: PixelPartition | None) -> Texture:
-        """See images as a whole, then in the regions of a partition."""
+        """Make the view of whole images, then of the regions of a partition."""
         inside = [torch.ones_like(whitening.mean[0], dtype=torch.bool)]
         if partition is not None:
             labels = partition.pixel_labels().to(inside[0].device)
@@ -64,7 +64,7 @@ class Texture(NamedTuple):
         return len(self.inside)
 
     def pieces(self, region: int, *sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield a region's pixels in some rows of the images at a time."""
+        """Yield the pixels of a region, some rows of the images at a time."""
         inside = self.inside[region]
         for rows in self.whitening.strips(inside, sum(map(len, sets))):
             yield tuple(self.whitening(x, inside, rows)[:, :, inside[rows]].flatten(1) for x in sets)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear algebra that needs neither kernels nor metrics: distances, feature maps, spectra, precision, chunks."""
+"""Linear algebra without kernels or metrics: distances, feature maps, spectra, precision, chunks."""

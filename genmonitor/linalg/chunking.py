@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of work that stay within a memory budget or a processor's cache: blocks of rows, and sums of these."""
+"""Work in pieces that fit a memory budget or a processor's cache: blocks of rows, and their sums."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ PROCESSOR_TIMES = Path("/proc/stat")
 
 
 def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cut the rows of a matrix into blocks within the memory budget; of a symmetric one sixteen, of 256 rows at least.
+    """Cut the rows of a matrix into blocks within the memory budget; for a symmetric one sixteen of at least 256 rows.
 
-    Each block costs a few products beyond the upper triangle, and products of fewer rows are slow.
+    Each block costs a few products outside the upper triangle, and products of few rows are slow.
 
     Args:
-        rows: Rows of the matrix.
-        bytes_per_entry: Bytes held at once per entry of a block.
-        columns: Columns of the matrix; None for a symmetric one, of which only the upper triangle is wanted.
+        rows: Number of rows of the matrix.
+        bytes_per_entry: Number of bytes held at once per entry of a block.
+        columns: Number of columns; None for a symmetric matrix, of which only the upper triangle is needed.
 
     Yields:
-        (start, stop) of each block.
+        Start and stop of each block.
 
     Example:
         >>> list(row_blocks(5, bytes_per_entry=4, columns=7))
@@ -58,7 +58,7 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
 
 
 def column_blocks(columns: Tensor, rows: int) -> tuple[Tensor, ...]:
-    """Cut columns so that what is made of so many rows of them, three copies in float64, stays in the memory budget.
+    """Cut columns so that three float64 copies of a number of rows fit in the memory budget.
 
     Example:
         >>> [len(some) for some in column_blocks(torch.arange(10_000), rows=4000)]
@@ -68,7 +68,7 @@ def column_blocks(columns: Tensor, rows: int) -> tuple[Tensor, ...]:
 
 
 def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]:
-    """Cut things of so many bytes each into as many at a time as stay in the cache.
+    """Cut items of a size in bytes into groups that fit in the cache.
 
     Example:
         >>> list(in_cache(5, bytes_each=4, cache=8))
@@ -81,20 +81,20 @@ def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]
 
 
 def rows_in_cache(matrix: Tensor) -> int:
-    """Return how many rows of a matrix stay in the cache; on a GPU, how many the memory budget holds."""
+    """Return the number of rows of a matrix that fit in the cache or, on a GPU, in the memory budget."""
     held = CACHE if matrix.device.type == "cpu" else MEMORY_BUDGET
     return max(1, held // (matrix.element_size() * max(1, matrix.shape[1])))
 
 
 def float64_sum(x: Tensor, dim: int | None = None) -> Tensor:
-    """Sum in float64, converting a few rows at a time: PyTorch would copy all of them first, on the CPU.
+    """Sum in float64, converting a few rows at a time, since PyTorch would copy all of them first on the CPU.
 
     Args:
-        x: [N, ...].
+        x: Tensor [N, ...].
         dim: Same as in `torch.sum`, counted from the front; None for all.
 
     Returns:
-        float64.
+        Sum, float64.
 
     Example:
         >>> float64_sum(torch.ones(2, 3)), float64_sum(torch.ones(2, 3), 0)
@@ -112,8 +112,9 @@ def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor)
 
     Args:
         size: Size of the matrix.
-        blocks: First row, the row after the last, and these rows from their diagonal on; all rows once.
-        like: A tensor with the dtype and device of the entries.
+        blocks: Blocks of rows: the first row, the row after the last, and the rows from their diagonal on. Every row
+            occurs once.
+        like: Tensor with the dtype and device of the entries.
 
     Example:
         >>> mirrored(2, [(0, 1, torch.tensor([[1, 2]])), (1, 2, torch.tensor([[3]]))], torch.tensor(0))
@@ -128,9 +129,9 @@ def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor)
 
 
 def gram_budget(device: torch.device) -> int:
-    """Return the bytes that a matrix read in every step may take: a third of the memory, 4 GiB where that is unknown.
+    """Return the size in bytes of a matrix read in every step: a third of the memory, or 4 GiB if unknown.
 
-    Blocks beyond it are computed again in every step.
+    Blocks that exceed it are recomputed in every step.
     """
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory) // 3
@@ -143,7 +144,7 @@ def gram_budget(device: torch.device) -> int:
 
 
 def processors() -> int:
-    """Return the number of processors that this process may use; torch does not know of a container's quota."""
+    """Return the number of processors that this process may use, including a container's quota, unlike torch."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = CONTAINER / "cpu.max"
     quota, _, period = limit.read_text().partition(" ") if limit.exists() else ("max", "", "")
@@ -151,9 +152,9 @@ def processors() -> int:
 
 
 def free_processors() -> int:
-    """Return the number of processors, of those that this process may use, that are idle for a tenth of a second.
+    """Return the number of processors that this process may use and that are idle for a tenth of a second.
 
-    At least one; all of them where the system does not tell.
+    It is at least one, or all of them if the system does not report it.
     """
     allowed, before = processors(), _processor_times()
     time.sleep(0.1)
@@ -162,7 +163,7 @@ def free_processors() -> int:
 
 
 def _processor_times() -> tuple[int, int]:
-    """Return the idle time and the whole time of all processors so far, in ticks; zeros where nobody counts."""
+    """Return the idle and the total time of all processors so far, in ticks; zeros if unknown."""
     if not PROCESSOR_TIMES.exists():
         return 0, 0
     ticks = [int(x) for x in PROCESSOR_TIMES.read_text().split(maxsplit=9)[1:9]]
@@ -170,14 +171,14 @@ def _processor_times() -> tuple[int, int]:
 
 
 class SymmetricBlocks:
-    """A symmetric matrix [N, N] that does not fit in a cache, of which only the upper triangle is computed and read.
+    """A symmetric matrix [N, N] larger than the cache, of which only the upper triangle is computed and read.
 
-    The first blocks of rows are kept, as many as fit; the others are made each time they are read.
+    The first blocks of rows are kept, as many as fit; the others are recomputed each time they are read.
 
     Args:
-        size: N.
-        like: A tensor with the dtype and device of the entries.
-        make: From two rows a, b to the rows from a up to b (not included), from column a on.
+        size: Size N of the matrix.
+        like: Tensor with the dtype and device of the entries.
+        make: Function of a and b that returns rows a to b (exclusive), from column a on.
     """
 
     def __init__(self, size: int, like: Tensor, make: Callable[[int, int], Tensor]) -> None:

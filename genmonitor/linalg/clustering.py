@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hierarchical clustering of the sites of an image by their CKA, and how far two clusterings agree."""
+"""Hierarchical clustering of the sites of an image by their CKA, and the agreement of two clusterings."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LINKAGES = ("average", "ward", "smoothed")
 
 
 def site_points(matrix: Tensor, shape: tuple[int, int], linkage: Linkage) -> Tensor:
-    """Return the points [N, N] that the N varying sites are clustered by: their rows of a CKA matrix.
+    """Return the points [N, N] that represent the N varying sites in clustering, their rows of a CKA matrix.
 
-    For "smoothed" the matrix is first averaged over neighboring sites, in its rows and in its columns, and each row is
-    standardized: the distance of two rows is then that of their correlation. Single pixels are noisy, and what is next
-    to each other mostly belongs together.
+    For "smoothed" the rows and columns of the matrix are first averaged over neighboring sites, and each row is
+    standardized, so that distances measure correlations of rows. Single pixels are noisy, and neighbors mostly belong
+    together.
 
     Args:
-        matrix: CKA [d, d], with zero rows for constant sites.
-        shape: (h, w) of the sites.
-        linkage: Which of `LINKAGES`.
+        matrix: CKA matrix [d, d], with zero rows for constant sites.
+        shape: Height h and width w of the sites.
+        linkage: One of `LINKAGES`.
 
     Example:
         >>> site_points(torch.tensor([[1, 0.5, 0], [0.5, 1, 0], [0, 0, 0]]), (1, 3), "average")
@@ -50,7 +50,7 @@ def site_points(matrix: Tensor, shape: tuple[int, int], linkage: Linkage) -> Ten
 
 
 def merge_tree(points: Tensor, linkage: Linkage) -> NDArray[Any]:
-    """Merge points [N, D] by Euclidean distance, N at least 2; return which two clusters each of N - 1 steps merges.
+    """Merge points [N, D] by Euclidean distance, N at least 2; return the two clusters merged in each of N - 1 steps.
 
     Example:
         >>> merge_tree(torch.tensor([[0.0], [1.0], [5.0]]), "average").astype(int).tolist()
@@ -65,7 +65,7 @@ def merge_tree(points: Tensor, linkage: Linkage) -> NDArray[Any]:
 
 
 def cut_tree(merges: NDArray[Any], count: int) -> Tensor:
-    """Label each point 1..count by undoing the last merges of the tree, also where several are equally far.
+    """Label each point 1..count by undoing the last merges of the tree, also if several are equally far.
 
     Example:
         >>> import numpy as np
@@ -83,11 +83,11 @@ def cut_tree(merges: NDArray[Any], count: int) -> Tensor:
 
 
 def adjusted_rand_index(first: Tensor, second: Tensor) -> float:
-    """Return how far two clusterings of the same points agree: 1 for the same, around 0 for chance.
+    """Return the agreement of two clusterings of the same points: 1 if equal, about 0 by chance.
 
     Args:
-        first: Whole numbers >= 0, one per point [N].
-        second: The same; the numbers need not correspond.
+        first: Labels, integers >= 0, one per point [N].
+        second: Labels of the other clustering, which need not correspond.
 
     References:
         Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985.

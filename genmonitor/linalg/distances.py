@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Squared distances and products of samples with themselves, in the precision that their spread needs.
+"""Squared distances and products of samples, in the precision that their spread needs.
 
-‖x‖² + ‖y‖² - 2⟨x, y⟩ costs one matrix product and is off by rounding times ‖x‖² + ‖y‖², however close x and y are.
-Three steps make that harmless: `centered` shifts samples so that the norms are those of their spread; where even so the
-rounding of float32 would show, it takes float64; and `squared_distances` computes the pairs again, one difference after
-the other, whose distance is lost in float64 too. Who compares distances takes bounds of them by `rounding`, so that
-those that rounding cannot tell apart are equal.
+‖x‖² + ‖y‖² - 2⟨x, y⟩ costs one matrix product, but has an error of rounding times ‖x‖² + ‖y‖², even if x and y are
+close. Three steps make this harmless. `centered` shifts samples so that their norms are those of their spread. It
+converts to float64 if the rounding of float32 would still matter. `squared_distances` recomputes the pairs whose
+distance is lost even in float64, one difference after the other. Comparisons of distances use bounds by `rounding`, so
+that distances closer than rounding count as equal.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ below 1, let through to the mean of a kernel as 1e-7.
 
 
 def centered(x: Tensor, y: Tensor, gamma: float | None = None) -> tuple[Tensor, Tensor]:
-    """Shift both sets by one vector, the mean of `y`, and convert them to float64 where their dtype loses distances.
+    """Shift both sets by the mean of `y`, and convert them to float64 if their dtype loses distances.
 
-    Where samples lie so far out that their mean has nothing to do with the others, float64 loses them by a shift: both
-    sets then come back as they are.
+    If some samples lie so far out that a shift by the mean would lose the others even in float64, both sets are
+    returned unchanged.
 
     Args:
         x: Samples [N, D].
         y: Samples [M, D], of the same dtype; they may be `x`.
-        gamma: What squared distances will be multiplied by; None for one over a typical one.
+        gamma: Factor of squared distances; None for the inverse of a typical one.
 
     Returns:
-        Both sets, for `squared_distances`.
+        Both sets for `squared_distances`.
 
     Example:
         >>> x, _ = centered(torch.tensor([[1e6], [0.0], [1.0]]), torch.tensor([[0.0]]), gamma=1.0)
@@ -58,10 +58,10 @@ def centered(x: Tensor, y: Tensor, gamma: float | None = None) -> tuple[Tensor, 
 
 
 def holds_distances(x: Tensor, gamma: float | None = None) -> bool:
-    """Tell whether products give the distances of samples near zero to within `LOSS`, in the samples' own dtype.
+    """Return True if products give the distances of samples near zero to within `LOSS`, in the samples' own dtype.
 
-    Squared norms must also stay well inside the range of the dtype, between the roots of its smallest and its largest
-    number: neither squares nor their products with gamma then leave it.
+    Squared norms must also stay well inside the range of the dtype, between the roots of its smallest and largest
+    number. Squares and their products with gamma then neither overflow nor underflow.
 
     Args:
         x: Samples [N, D].
@@ -88,16 +88,17 @@ def squared_distances(
 ) -> Tensor:
     """Squared Euclidean distances through one matrix product, never negative.
 
-    In float64 they are right to within `LOSS`: relative to themselves or, with `gamma`, to 1 / gamma. In float32 they
-    are so for what `centered` left in float32.
+    In float64 they are accurate to within `LOSS`, relative to themselves or, with `gamma`, to 1 / gamma. In float32
+    this holds for samples that `centered` left in float32.
 
     Args:
         x: Samples [N, D].
         y: Samples [M, D].
         gamma: Same as in `centered`.
-        then: Changes distances in place, a few rows at a time while they are in the cache; not under autograd.
-        margin: `rounding` for upper bounds of float64 distances in their place, less than 0 for lower ones; not under
+        then: Function that changes distances in place, a few rows at a time while they are in the cache; not under
             autograd.
+        margin: `rounding` to return upper bounds of float64 distances instead, or its negative for lower bounds; not
+            under autograd.
 
     Returns:
         Distances [N, M].
@@ -128,10 +129,10 @@ def squared_distances(
 
 
 def rounding(dim: int) -> float:
-    """Return how far float64 may be off: a sum of squares by this part of itself, a product by as much of the norms.
+    """Return the error of float64: of a sum of squares relative to itself, of a product relative to the norms.
 
-    Distances of samples with `dim` values that are no further apart count as equal. They are so where samples lie on a
-    grid, such as binary or quantized ones, and then rounding must not decide which of them is the smaller.
+    Distances of samples with `dim` values that differ by no more count as equal. Exact ties occur for samples on a
+    grid, such as binary or quantized ones, where rounding must not decide which is smaller.
     """
     return (dim + 8) * torch.finfo(torch.float64).eps
 
@@ -140,10 +141,10 @@ def symmetric_product(x: Tensor) -> Tensor:
     """Return x xᵀ, multiplying the upper triangle only.
 
     Args:
-        x: [N, D].
+        x: Samples [N, D].
 
     Returns:
-        [N, N].
+        Products [N, N].
     """
     blocks = ((a, b, x[a:b] @ x[a:].T) for a, b in row_blocks(len(x), x.element_size()))
     return mirrored(len(x), blocks, x)
@@ -157,16 +158,16 @@ def squared_norms(x: Tensor) -> Tensor:
 
 
 def _norms_suffice(squares: Tensor, others: Tensor, gamma: float | None) -> bool:
-    """Tell whether no pair of float64 samples needs `_correct`, by their norms alone."""
+    """Return True if the norms show that no pair of float64 samples needs `_correct`."""
     if gamma is None or not len(squares) or not len(others):
         return gamma is not None
     return gamma * float(squares.max() + others.max()) * torch.finfo(torch.float64).eps <= LOSS
 
 
 def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: Tensor, margin: float = 0.0) -> None:
-    """Compute again, in place, the distances [N, M] that rounding or the margin may have changed by more than `LOSS`.
+    """Recompute, in place, the distances [N, M] that rounding or the margin may have changed by more than `LOSS`.
 
-    Equal samples are told by a fingerprint: a collapsed generator gives many pairs of them.
+    Equal samples, of which a collapsed generator gives many pairs, are detected by a fingerprint.
     """
     if not distances.numel():
         return
@@ -187,7 +188,7 @@ def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: T
 
 
 def _fingerprints(x: Tensor) -> Tensor:
-    """Return a number for each float64 row, equal for equal rows and for no others (but by a chance of 2⁻⁶⁴)."""
+    """Return a number for each float64 row, equal for equal rows only (up to a probability of 2⁻⁶⁴)."""
     generator = torch.Generator().manual_seed(0)
     odd = 2 * torch.randint(2**62, (x.shape[1],), generator=generator).to(x.device) + 1
     bits = (x.detach() + 0.0).view(torch.int64)  # the sum turns -0 into 0

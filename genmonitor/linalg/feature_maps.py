@@ -67,7 +67,7 @@ def fourier_features(x: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def taylor_size(values: int, degree: int) -> int:
-    """Count the Taylor features of a site with so many values: the monomials up to the degree.
+    """Return the number of Taylor features of a site: the monomials of its values up to the degree.
 
     Example:
         >>> taylor_size(values=3, degree=2)
@@ -77,10 +77,10 @@ def taylor_size(values: int, degree: int) -> int:
 
 
 def taylor_features(u: Tensor, gamma: float, degree: int) -> Tensor:
-    """Map site values to the Taylor features of exp(-gamma ‖u - v‖²), less a constant.
+    """Map site values to the Taylor features of exp(-gamma ‖u - v‖²), minus a constant.
 
-    φ_a(u) = exp(-γ‖u‖²) sqrt((2γ)^|a| / a!) u^a over multi-indices a with |a| up to `degree`. The first one is
-    near 1; 1 is taken off it by expm1, so that float32 keeps its tiny variation.
+    φ_a(u) = exp(-γ‖u‖²) sqrt((2γ)^|a| / a!) u^a over multi-indices a with |a| up to `degree`. The first one is near 1,
+    and expm1 subtracts 1 from it, so that float32 keeps its tiny variation.
 
     Args:
         u: Site values near zero [D, V, N]: sites, values per site, samples.

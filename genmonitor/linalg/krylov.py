@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ends of the spectrum of an operator that is self-adjoint in an inner product of its own.
+"""The ends of the spectrum of an operator that is self-adjoint in its own inner product.
 
 The operator is outer ∘ inner under ⟨u, v⟩ = uᵀ inner(v), inner symmetric and positive semidefinite, outer symmetric.
 For a Gram matrix K and weights D, inner = K and outer = D give the operator D K; inner = identity an ordinary
@@ -26,13 +26,13 @@ class Space:
     Attributes:
         vectors: V [N, b].
         images: Images of the vectors, inner(V) [N, b].
-        values: The Ritz values, rising.
-        coefficients: Coefficients of their vectors over the basis, one in a column.
+        values: Ritz values, in rising order.
+        coefficients: Coefficients of the Ritz vectors over the basis, one vector per column.
 
     Args:
-        inner: [N, k] to [N, k], float64.
-        outer: [N, k] to [N, k], float64.
-        vectors: V.
+        inner: Function from [N, k] to [N, k], float64.
+        outer: Function from [N, k] to [N, k], float64.
+        vectors: Basis V [N, b].
         images: Images of the vectors, inner(V).
     """
 
@@ -46,7 +46,7 @@ class Space:
 
     @classmethod
     def whole(cls, gram: Tensor, outer: Operator) -> Space:
-        """Return the space of everything, for an inner product that is a matrix [N, N], float64, small enough."""
+        """Return the whole space for an inner product that is a small matrix [N, N], float64."""
         lower = cholesky_root(gram)
         identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         space = cls.__new__(cls)
@@ -59,14 +59,14 @@ class Space:
     def ends(
         cls, inner: Operator, outer: Operator, rounding: float, start: Tensor, count: int, max_blocks: int
     ) -> Space:
-        """Return a block Krylov space that holds the eigenpairs furthest from zero.
+        """Return a block Krylov space that holds the eigenpairs farthest from zero.
 
         Args:
             inner: Same as in the class.
             outer: Same as in the class.
-            rounding: Relative precision of what inner returns.
-            start: Random [N, k], k above `count`.
-            count: Eigenpairs wanted of either sign, or all where there are fewer.
+            rounding: Relative precision of the results of inner.
+            start: Random vectors [N, k], k above `count`.
+            count: Number of eigenpairs of either sign; all of them if there are fewer.
             max_blocks: Largest number of blocks of k columns.
         """
         capacity = min(len(start), max_blocks * start.shape[1])
@@ -99,7 +99,7 @@ class Space:
         return cls(inner, outer, vectors[:, :size], images[:, :size])
 
     def quotients(self, coefficients: Tensor) -> tuple[Tensor, Tensor]:
-        """Return λ = ⟨v, M v⟩ of unit vectors over the basis [b, k], and ‖M v - λ v‖, the most that λ can be off by."""
+        """Return λ = ⟨v, M v⟩ of unit vectors over the basis [b, k], and ‖M v - λ v‖, the largest error of λ."""
         image = self.images @ coefficients
         applied = self._outer(image)
         values = (image * applied).sum(0)
@@ -114,9 +114,9 @@ class Space:
 
 
 def _beyond(block: Tensor, vectors: Tensor, images: Tensor, rounding: float) -> tuple[Tensor, Tensor]:
-    """Return Q, orthogonal to V in the inner product with columns of norm 1, and R with block = V (...) + Q R.
+    """Return Q with orthonormal columns, orthogonal to V in the inner product, and R with block = V (...) + Q R.
 
-    Directions that rounding made are left out.
+    Directions that come from rounding are left out.
     """
     size = block.norm()
     for _ in range(2):  # once more for what rounding left
@@ -129,8 +129,8 @@ def _beyond(block: Tensor, vectors: Tensor, images: Tensor, rounding: float) -> 
 def cholesky_root(gram: Tensor) -> Tensor:
     """Return L [N, N], lower triangular, with L Lᵀ a positive semidefinite matrix, float64.
 
-    Duplicates make it singular: as little is added to its diagonal as makes it definite in spite of rounding, N units
-    of the precision at first.
+    Duplicates make the matrix singular. A small number is added to its diagonal, at first N units of the precision,
+    until it is definite in spite of rounding.
     """
     ridge = len(gram) * torch.finfo(gram.dtype).eps
     lower, failed = torch.linalg.cholesky_ex(gram)
@@ -141,7 +141,7 @@ def cholesky_root(gram: Tensor) -> Tensor:
 
 
 def outermost(values: Tensor, count: int) -> Tensor:
-    """Return where the largest positive and the lowest negative values are, `count` of either at most, falling.
+    """Return the indices of the largest positive and lowest negative values, at most `count` of each, in falling order.
 
     Example:
         >>> outermost(torch.tensor([-3.0, -1.0, 0.5, -2.0]), count=2)

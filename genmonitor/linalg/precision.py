@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The full precision of a metric's arithmetic, whatever the user has set."""
+"""Full precision for the arithmetic of a metric, independently of the user's settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FUNCTIONS = ("exp", "expm1", "log", "sqrt", "sin", "cos")
 
 
 def _call_each_once() -> None:
-    """Call each function of one number, here and now.
+    """Call each function of one number once, before threads do.
 
-    MKL chooses its code at the first call. If several threads make that at once, one of them may take code of low
-    precision, that one time (https://github.com/pytorch/pytorch/issues/188792): three
-    of 375 fresh processes gave an MMD² that was off by 8e-6.
+    MKL chooses its code at the first call. If several threads make it at once, one of them may use code of low
+    precision once (https://github.com/pytorch/pytorch/issues/188792). Three of 375 fresh processes gave an MMD² with an
+    error of 8e-6.
     """
     for dtype in (torch.float32, torch.float64):
         one = torch.ones(1, dtype=dtype, device="cpu")
@@ -31,7 +31,7 @@ _call_each_once()
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Turn off autocast and the reduced-precision float32 products (TF32, bfloat16) for a metric's arithmetic.
+    """Turn off autocast and reduced-precision float32 products (TF32, bfloat16) for the arithmetic of a metric.
 
     Example:
         >>> with torch.autocast("cpu", dtype=torch.bfloat16), full_precision():
@@ -49,7 +49,7 @@ def full_precision() -> Iterator[None]:
 
 
 def _backends() -> list[Any]:
-    """Return where torch 2.9 and later keep the precision of each backend; none before."""
+    """Return the objects in which torch 2.9 and later keep the precision of each backend; none before."""
     # the getter of before raises once a user has set one of these
     found = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
     return [backend for backend in found if hasattr(backend, "fp32_precision")]

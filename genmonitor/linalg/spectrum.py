@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spectra of covariances and Gram matrices: eigenvalues, their entropy, and what one set of features explains."""
+"""Spectra of covariances and Gram matrices: eigenvalues, their entropy, and pseudo-inverses."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ again. In practice errors cancel, so that the zeros of a matrix of low rank come
 
 
 def psd_eigenvalues(matrix: Tensor, rounding: float | None = None, whole: Tensor | None = None) -> Tensor:
-    """Eigenvalues of a positive semidefinite matrix, those that rounding could have made set to exactly 0.
+    """Return the eigenvalues of a positive semidefinite matrix, with those that may be rounding set to exactly 0.
 
-    The floor is the Frobenius norm of `whole` times the largest of three: `FLOOR`; D times the float64 precision, the
-    bound on what the eigenvalue solver adds; and twice `rounding`. Entries that are off by half of `rounding` each
-    move no eigenvalue by more than half of it times the Frobenius norm. As they came out of sums, four times as much is
-    allowed. An entropy of order q sees an eigenvalue at the floor as floor^q, which vanishes at order 1 and
-    above but is 0.25 at order 0.05: what is below the floor is unknown, and does not count.
+    The floor is the Frobenius norm of `whole` times the largest of three numbers: `FLOOR`; D times the float64
+    precision, the bound on the error of the eigenvalue solver; and twice `rounding`. Errors of half of `rounding` in
+    each entry change no eigenvalue by more than half of it times the Frobenius norm. Since entries are sums, four times
+    as much is allowed. In an entropy of order q an eigenvalue at the floor counts as floor^q, which vanishes at order 1
+    and above but is 0.25 at order 0.05. Eigenvalues below the floor are unknown and therefore do not count.
 
     Args:
         matrix: Symmetric [D, D].
-        rounding: Relative precision of the products that the matrix is a sum of; None: that of its dtype.
-        whole: What the matrix is a part of, so that rounding is relative to that; None: the matrix itself.
+        rounding: Relative precision of the products summed in the matrix; None for that of its dtype.
+        whole: Matrix of which this one is a part, to which rounding is relative; None for the matrix itself.
 
     Returns:
-        Eigenvalues [D], float64, rising, none negative.
+        Eigenvalues [D], float64, non-negative, in rising order.
 
     Example:
         >>> psd_eigenvalues(torch.tensor([[2.0, 2.0], [2.0, 2.0]]))
@@ -47,7 +47,7 @@ def psd_eigenvalues(matrix: Tensor, rounding: float | None = None, whole: Tensor
 
 
 def rounding_of(matrix: Tensor) -> float:
-    """Return the relative precision of the values of a matrix: that of its dtype, 0 for integers.
+    """Return the relative precision of the values of a matrix, that of its dtype, or 0 for integers.
 
     Example:
         >>> rounding_of(torch.eye(2, dtype=torch.bfloat16))
@@ -62,11 +62,11 @@ def entropy(eigenvalues: Tensor, order: float = 1.0) -> Tensor:
     H_1 = -Σ p log p, H_q = log(Σ p^q) / (1 - q), H_∞ = -log max p, with p the eigenvalues over their sum.
 
     Args:
-        eigenvalues: [D], none negative, not all 0; zeros do not count.
-        order: Q, positive; math.inf too.
+        eigenvalues: Eigenvalues [D], non-negative, not all 0; zeros do not count.
+        order: Order q, positive; may be math.inf.
 
     Returns:
-        A scalar between 0 and log D, falling in the order.
+        A scalar between 0 and log D, which decreases with the order.
 
     Example:
         >>> entropy(torch.tensor([0.5, 0.5, 0.0]), order=2).exp()
@@ -87,10 +87,10 @@ def unnormalized_entropy(eigenvalues: Tensor) -> Tensor:
     """Σ λ log(S / λ) with S = Σ λ: the entropy of a part of a spectrum, weighted with the mass of that part.
 
     Args:
-        eigenvalues: [D], none negative; zeros do not count.
+        eigenvalues: Eigenvalues [D], non-negative; zeros do not count.
 
     Returns:
-        A scalar, not negative; 0 where no eigenvalue is positive.
+        A non-negative scalar; 0 if no eigenvalue is positive.
 
     Example:
         >>> unnormalized_entropy(torch.tensor([0.25, 0.25, 0.0])).exp()
@@ -101,14 +101,14 @@ def unnormalized_entropy(eigenvalues: Tensor) -> Tensor:
 
 
 def inverse_root(matrix: Tensor, rcond: float) -> Tensor:
-    """R with R Rᵀ the pseudo-inverse of a positive semidefinite matrix.
+    """Return R with R Rᵀ the pseudo-inverse of a positive semidefinite matrix.
 
     Args:
         matrix: Symmetric [D, D], float64.
         rcond: Eigenvalues up to rcond times the largest one count as zero.
 
     Returns:
-        R [D, rank]; its columns say how many eigenvalues are above the cut-off.
+        R [D, rank], where the rank is the number of eigenvalues above the cut-off.
 
     Example:
         >>> inverse_root(torch.diag(torch.tensor([0.0, 4.0], dtype=torch.float64)), rcond=1e-6).abs()
@@ -128,10 +128,10 @@ def inverse_root(matrix: Tensor, rcond: float) -> Tensor:
 
 
 def _range_eigenpairs(matrix: Tensor, rcond: float) -> tuple[Tensor, Tensor] | None:
-    """Return the eigenpairs of a large matrix of low rank, rising; None where it is not such a matrix.
+    """Return the eigenpairs of a large matrix of low rank, in rising order; None for other matrices.
 
-    A few prompts make covariances of many features of low rank. A random subspace of so many columns, then of twice as
-    many, and so on holds their range once hardly any trace is left outside, a thousandth of the cut-off.
+    With few prompts, covariances of many features have low rank. A random subspace is doubled in size until the trace
+    outside it is less than a thousandth of the cut-off. It then holds the range of the matrix.
     """
     generator, size = torch.Generator().manual_seed(0), len(matrix)
     columns = max(128, size // 32)
@@ -146,14 +146,14 @@ def _range_eigenpairs(matrix: Tensor, rcond: float) -> tuple[Tensor, Tensor] | N
 
 
 def largest_eigenpairs(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest eigenvalues of a symmetric matrix and their vectors.
+    """Return the largest eigenvalues of a symmetric matrix and their eigenvectors.
 
     Args:
         matrix: Symmetric [D, D].
-        count: K, at most D.
+        count: Number K of eigenvalues, at most D.
 
     Returns:
-        Eigenvalues [K], falling, and vectors [D, K] as columns, each of norm 1 and of either sign.
+        Eigenvalues [K] in falling order, and eigenvectors [D, K] as columns of norm 1, with arbitrary sign.
 
     Example:
         >>> values, vectors = largest_eigenpairs(torch.diag(torch.tensor([1.0, 3.0, 2.0])), count=2)

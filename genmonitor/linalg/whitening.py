@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whitening of images: every spatial frequency is made to vary alike, so that fine detail counts as much as shapes."""
+"""Whitening of images: every spatial frequency varies alike, so that fine detail counts as much as shapes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ REACH = 3
 
 
 class Whitening(NamedTuple):
-    """Makes the spatial frequencies of images vary alike, by a filter that reaches no further than 3 pixels.
+    """Makes the spatial frequencies of images vary alike, by a filter with a reach of 3 pixels.
 
     Channels are rotated to their principal axes. Dividing each coefficient of their discrete cosine transform by its
-    standard deviation among the reference images, plus 2 % of the largest, would whiten them, but a fault in one corner
-    would show in all others: where low frequencies vary most, that filter subtracts them everywhere. So its kernel is
-    cut off smoothly at 3 pixels, and keeps the gain that it has for constant images.
+    standard deviation among the reference images, plus 2 % of the largest, would whiten them. But such a filter
+    subtracts low frequencies everywhere if these vary most, so a fault in one corner would show in all others. Its
+    kernel is therefore cut off smoothly at 3 pixels, with the same gain for constant images.
 
     Attributes:
         mean: Mean of the reference images [C, H, W].
-        axes: Axes of the channels, a row each [C, C].
-        kernels: Kernels of the rotated channels [C, 1, 2 R + 1, 2 R + 1].
+        axes: Principal axes of the channels, one per row [C, C].
+        kernels: Filter kernels of the rotated channels [C, 1, 2 R + 1, 2 R + 1].
 
     Example:
         Noise has 3 % of the variance of the pixels, and 27 % of that of their texture:
@@ -52,7 +52,7 @@ class Whitening(NamedTuple):
 
     @classmethod
     def of(cls, *sets: Tensor) -> Whitening:
-        """Take it from reference images [N, C, H, W], float32 or float64, in one set or more; N at least 2 in all."""
+        """Make it from reference images [N, C, H, W], float32 or float64, in one or more sets; N at least 2 in total."""
         like, count = sets[0], sum(map(len, sets))
         mean = torch.zeros(like.shape[1:], dtype=torch.float64, device=like.device)
         for part in _parts(sets):
@@ -77,12 +77,12 @@ class Whitening(NamedTuple):
         """Whiten images.
 
         Args:
-            images: [N, C, H, W], of the reference images' dtype.
-            inside: Sites to look at alone, booleans [H, W]: what the others hold does not show in them; None for all.
-            rows: Rows of the images, the only ones that are wanted; None for all.
+            images: Images [N, C, H, W], of the reference images' dtype.
+            inside: Boolean mask [H, W] of the sites to whiten, independently of the others; None for all.
+            rows: Rows of the images to return; None for all.
 
         Returns:
-            [N, C, rows, W], zero at sites that are not inside.
+            Whitened images [N, C, rows, W], zero at sites that are not inside.
         """
         reach, height = self.kernels.shape[-1] // 2, images.shape[2]
         top, bottom, _ = (rows or slice(None)).indices(height)
@@ -99,11 +99,11 @@ class Whitening(NamedTuple):
         return out if inside is None else out.mul_(inside[top:bottom])
 
     def strips(self, inside: Tensor, count: int) -> Iterator[slice]:
-        """Yield rows of the image that hold all sites inside [H, W], as many at a time as fit in memory.
+        """Yield rows of the image that together hold all sites inside, as many at a time as fit in memory.
 
         Args:
-            inside: Booleans.
-            count: Images whose rows are whitened at a time.
+            inside: Boolean mask [H, W].
+            count: Number of images whose rows are whitened at a time.
         """
         rows = inside.any(1).nonzero()
         step = max(1, chunking.MEMORY_BUDGET // (4 * 8 * count * self.mean[:, 0].numel()))

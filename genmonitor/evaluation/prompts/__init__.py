@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts shared by the evaluators of prompted models: features, modes, changes of a prompt, figures."""
+"""Parts shared by evaluators of models with prompts: features, modes, changes of a prompt, figures."""

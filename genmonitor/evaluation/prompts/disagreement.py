@@ -43,10 +43,10 @@ class DisagreementEvaluation(Evaluation):
     """An evaluation of the disagreement.
 
     Attributes:
-        found: The modes and their prompts.
-        current: The model's samples.
-        reference: Those that they were compared with.
-        distances: How far the samples of each prompt are from real images; {} against another reference.
+        found: Modes and their prompts.
+        current: Samples of the model.
+        reference: Samples of the reference.
+        distances: Distance of the samples of each prompt from real images; {} against another reference.
     """
 
     found: Disagreement
@@ -59,13 +59,13 @@ class DisagreementValues:
     """Keys of the values of a disagreement, and their declarations.
 
     Args:
-        k: Modes of either sign.
+        k: Number of modes of either sign.
         reference: "data", "start" or "previous".
 
     Attributes:
         against: Name of the reference.
         modes: Keys of the modes by sign, "top" and "bottom", the largest first.
-        specs: All declarations.
+        specs: Declarations of all values.
     """
 
     def __init__(self, k: int, reference: str) -> None:
@@ -81,7 +81,7 @@ class DisagreementValues:
         self.specs = (*others, *modes["top"], *modes["bottom"])
 
     def measured(self, found: Disagreement) -> dict[str, float]:
-        """Return total and modes by key, 0 where there are fewer modes of a sign."""
+        """Return total and modes by key, 0 for missing modes."""
         chance = {"p": found.p, "baseline_total": median(x.total for x in found.by_chance)}
         out = {"total": found.total} | chance
         for sign, modes in (("top", found.top), ("bottom", found.bottom)):
@@ -91,19 +91,19 @@ class DisagreementValues:
 
 
 def _ranked(spec: ValueSpec, rank: int) -> ValueSpec:
-    """Return the declaration of a mode by its rank among those of its sign."""
+    """Return the declaration of a mode by its rank among the modes of its sign."""
     ordinal = {1: "", 2: "2nd ", 3: "3rd "}.get(rank, f"{rank}th ")
     return replace(spec, key=f"{spec.key}_{rank}", label=f"{ordinal}{spec.label}")
 
 
 def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: str, of: str = "") -> Finding:
-    """Return the finding how large the disagreement is, and for which prompts.
+    """Return the finding of the size of the disagreement and its prompts.
 
     Args:
         record: Values of the evaluation.
-        changed: The prompts that differ by more than chance, most first.
+        changed: Prompts that differ by more than chance, the largest difference first.
         against: Name of the reference.
-        of: What the model is called, where that says more than that it is the model.
+        of: Name of the model, if it has a meaningful one.
     """
     p = record["p"]
     total, by_chance = f"total {max(0.0, record['total']):.3g}", f"by chance {record['baseline_total']:.3g}"
@@ -119,7 +119,7 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
 
 
 class DistanceTracker(PromptTracker):
-    """Follows the distance of each prompt's samples from real images: squared MMD without bias, see `mmd_influence`."""
+    """Tracks the distance of each prompt's samples from real images: squared MMD without bias, see `mmd_influence`."""
 
     spec = declared("prompts")["distance"]
     quantity = "squared MMD"
@@ -128,7 +128,7 @@ class DistanceTracker(PromptTracker):
     _sides: Mapping[str, RealSide] = MappingProxyType({})
 
     def compare_with(self, reference: Tensor, groups: PromptGroups) -> None:
-        """Set the features of all real images [M, D], row i of the prompt of sample i, and who is judged together."""
+        """Set the features of all real images [M, D], row i with the prompt of sample i, and the groups to judge."""
         self.groups = groups
         self._sides = {name: RealSide.of(rows, None, None) for name, rows in groups.split(_wide(reference)).items()}
 
@@ -144,12 +144,12 @@ class DistanceTracker(PromptTracker):
         return out
 
     def far(self, values: Mapping[str, float]) -> list[str]:
-        """Return the names of the prompts that are at least twice as far as at their best."""
+        """Return the names of the prompts that are at least twice as far as at their best evaluation."""
         return [name for name, best in self.best.items() if values[name] >= 2.0 * best]
 
 
 def _wide(features: Tensor) -> Tensor:
-    """Convert features to a dtype that resolves a kernel's small differences."""
+    """Convert features to a dtype that resolves small differences of a kernel."""
     return features if features.dtype == torch.float64 else features.float()
 
 
@@ -166,8 +166,8 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     Attributes:
         prompts: Prompts of both sides.
         against: Name of the reference.
-        value_range: What to show as black and as white; None for the lowest and the highest value of the samples.
-        summed_up: Total and modes.
+        value_range: Values to show as black and as white; None for the lowest and highest value of the samples.
+        summed_up: Keys of total and modes.
         model: Name of the model.
     """
 
@@ -181,11 +181,11 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     figures_to_keep = ("modes", "prompts")
 
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the prompts of the modes and the prompts that differ most."""
+        """Return functions that draw the prompts of the modes and the prompts that differ most."""
         return self.drawings(evaluation)
 
     def drawings(self, evaluation: DisagreementEvaluation) -> dict[str, Drawing]:
-        """Return what draws the largest modes of either sign and one that both sides have, and the prompts."""
+        """Return functions that draw the largest modes of either sign, one common mode, and the prompts."""
         found, shown = evaluation.found, (self._bounds(evaluation), self.against, self.model)
         rows = [
             ModePrompts(name, mode.eigenvalue, self._sides(evaluation, most_of(mode.prompts), SAMPLES_OF_MODE))
@@ -199,7 +199,7 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:
         """Return the prompts that differ by more than chance, with a picture of samples per prompt and side.
 
-        Their distances from the reference are a column more, where all listed ones have theirs.
+        Distances from the reference are a further column, if all listed prompts have one.
         """
         listed, distances, bounds = self._differing(evaluation), evaluation.distances, self._bounds(evaluation)
         columns = {"prompt": [x.prompt for x in listed], "part": [x.value for x in listed]}

@@ -46,10 +46,10 @@ class DiversityEvaluation(Evaluation):
     """An evaluation of the diversity.
 
     Attributes:
-        shares: Part of the model's own variety that each of its largest modes has, falling.
+        shares: Share of the model's own variety of each of its largest modes, in falling order.
         ends: Samples at both ends of these modes.
-        spread: How spread the samples of each prompt are.
-        followed: How close images are to their prompts; None where the encoders share no space.
+        spread: Spread of the samples of each prompt.
+        followed: Similarity of images to their prompts; None if the encoders have no common space.
     """
 
     shares: list[float]
@@ -59,10 +59,10 @@ class DiversityEvaluation(Evaluation):
 
 
 def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> list[ValueSpec]:
-    """Return the declarations of what is measured, with charts whose titles say of how many samples they are.
+    """Return the declarations of the values, with charts whose titles contain the number of samples.
 
     Args:
-        n: Samples.
+        n: Number of samples.
         prompted: True if there are prompts.
         paired: True if Conditional-Vendi is measured.
         calibrated: True if W1KP is measured.
@@ -74,12 +74,12 @@ def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> 
 
 
 def state(record: Record, n: int, kind: str = "images") -> Finding:
-    """Return the finding how varied the samples are.
+    """Return the finding of the variety of the samples.
 
     Args:
         record: Record of the evaluation.
-        n: Samples.
-        kind: What the samples are called.
+        n: Number of samples.
+        kind: Name of the samples.
     """
     real = f" (real {kind}: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
     error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
@@ -94,7 +94,7 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
 
 
 def ignored_prompts(found: PromptFidelity | None, prompts: Sequence[str]) -> list[Finding]:
-    """Name the prompts whose images are no closer to them than those of other prompts, by more than chance."""
+    """Name the prompts whose images are not closer to them than images of other prompts, by more than chance."""
     p = [] if found is None else found.p_value.tolist()
     ignored = sorted((i for i, value in enumerate(p) if value > LEVEL), key=lambda i: -p[i])
     if not ignored:
@@ -110,7 +110,7 @@ def ignored_prompts(found: PromptFidelity | None, prompts: Sequence[str]) -> lis
 
 
 def fidelity_table(found: PromptFidelity, prompts: Sequence[str]) -> Table:
-    """Return a row for each prompt, the least followed first."""
+    """Return a table with a row for each prompt, the least followed first."""
     rows = zip(prompts, found.by_prompt.tolist(), found.of_others.tolist(), found.p_value.tolist(), strict=True)
     shown = [[str(x), f"{own:.3g}", f"{other:.3g}", "" if math.isnan(p) else format_p(p)] for x, own, other, p in rows]
     order = (found.by_prompt - found.of_others).argsort().tolist()
@@ -118,10 +118,10 @@ def fidelity_table(found: PromptFidelity, prompts: Sequence[str]) -> Table:
 
 
 class SpreadTracker(PromptTracker):
-    """Follows the spread of each prompt's samples, see `kernel_dispersion`.
+    """Tracks the spread of each prompt's samples, see `kernel_dispersion`.
 
     Attributes:
-        limit: A best beyond this counts as this: the spread of real images, whatever the prompt.
+        limit: Upper limit of a best value: the spread of real images of all prompts.
     """
 
     spec = declared("prompts")["spread"]
@@ -161,11 +161,11 @@ class SpreadTracker(PromptTracker):
 def mode_figures(
     evaluation: DiversityEvaluation, prompts: Prompts | None, value_range: tuple[float, float]
 ) -> dict[str, Drawing]:
-    """Return what draws both ends of the model's own modes; nothing of samples that are vectors.
+    """Return functions that draw both ends of the model's own modes; none for samples that are vectors.
 
     Args:
-        evaluation: The last one.
-        prompts: Sample i has prompt i modulo their number; None for a generator without prompts.
+        evaluation: Last evaluation.
+        prompts: Prompts, where sample i has prompt i modulo their number; None for a generator without prompts.
         value_range: Values to show as black and as white.
     """
     ends = evaluation.ends
@@ -177,12 +177,12 @@ def mode_figures(
 
 @dataclass(frozen=True, eq=False)
 class DiversityPresenter(Presenter[DiversityEvaluation]):
-    """Shows how varied the samples are, how their prompts are followed, and the model's own modes.
+    """Shows the variety of the samples, the similarity to their prompts, and the model's own modes.
 
     Attributes:
-        prompts: Sample i has prompt i modulo their number; None for a generator without prompts.
+        prompts: Prompts, where sample i has prompt i modulo their number; None for a generator without prompts.
         value_range: Lowest and highest value of a real image; None without them.
-        summed_up: The values of the samples and what real images score.
+        summed_up: Keys of the values of the samples and of real images.
     """
 
     prompts: Prompts | None
@@ -193,12 +193,12 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
     figures_to_keep = ("modes",)
 
     def tables(self, evaluation: DiversityEvaluation) -> Mapping[str, Table]:
-        """Return how close the images of each prompt are to it, where that can be measured."""
+        """Return the similarity of the images of each prompt to it, if it can be measured."""
         if evaluation.followed is None or self.prompts is None:
             return {}
         return {"prompts": fidelity_table(evaluation.followed, self.prompts.distinct)}
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the samples at both ends of the model's own modes."""
+        """Return functions that draw the samples at both ends of the model's own modes."""
         images = samples.images
         return mode_figures(evaluation, self.prompts, self.value_range or (float(images.min()), float(images.max())))

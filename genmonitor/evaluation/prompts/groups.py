@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of samples by their prompts, and what is tracked of each group."""
+"""Groups of samples by their prompts, and the tracker of a value of each group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Estimate:
     Attributes:
         value: The estimate.
         error: Its standard error.
-        samples: The number that the error is estimated from.
+        samples: Number of samples behind the error.
     """
 
     value: float
@@ -44,15 +44,15 @@ class Estimate:
 
 
 class PromptGroups:
-    """Groups of samples that are judged together: those of each prompt with enough, or all if none has enough.
+    """Groups of samples to judge together: those of each prompt with enough samples, or all if no prompt has enough.
 
     Args:
-        prompts: Sample i has prompt i modulo their number; None for a generator without prompts.
-        sizes: Numbers of samples, on each side of a comparison.
+        prompts: Prompts, where sample i has prompt i modulo their number; None for a generator without prompts.
+        sizes: Number of samples on each side of a comparison.
 
     Attributes:
         by_prompt: True if samples are judged prompt by prompt.
-        left_out: Number of prompts with too few samples to be judged.
+        left_out: Number of prompts with too few samples to judge.
         names: Names of the groups that are judged.
 
     Example:
@@ -71,7 +71,7 @@ class PromptGroups:
         self.names = alone or ([ALL] if self._any else [])
 
     def split(self, rows: Tensor) -> dict[str, Tensor]:
-        """Split rows [N, ...], row i of sample i, by the prompts that are judged; {} if there are too few.
+        """Split rows [N, ...], row i of sample i, by the judged prompts; {} if there are too few.
 
         Args:
             rows: Rows of all samples of a side.
@@ -83,11 +83,11 @@ class PromptGroups:
         return {str(prompt): rows[numbers == i] for i, prompt in judged}
 
     def area(self, name: str) -> Area:
-        """Return what a finding about a group is about."""
+        """Return the area of a finding about a group."""
         return Area(f"prompt {quoted(name)}" if self.by_prompt else name)
 
     def messages(self) -> tuple[str, ...]:
-        """Return a message about the prompts that have too few samples for alerts about them; () if none has."""
+        """Return a message about the prompts with too few samples for alerts; () if there are none."""
         if not self.left_out:
             return ()
         few = f"{self.left_out} of {len(self._enough)} prompts have fewer than {MIN_SAMPLES} samples"
@@ -98,18 +98,18 @@ class PromptGroups:
 class PromptTracker(Tracker):
     """Tracks a value of each prompt's samples.
 
-    A best is one of many evaluations, chosen for its luck, so three things keep chance from being taken for a change
-    where all evaluations have samples of their own. The standard error of the best is the largest of all evaluations
-    before, since a lucky one may have a small error too. P-values are Student's, as errors of a few samples are
-    estimates. And they are multiplied by the number of evaluations before (Bonferroni), any of which may be the best.
-    Samples are not paired by their seeds: a prompt that has collapsed has nothing in common with what it was.
+    The best evaluation is partly chosen by luck. Three measures keep chance from being taken for a change if all
+    evaluations have new samples. The standard error of the best is the largest of all evaluations before, since a lucky
+    one may have a small error too. P-values are those of Student's t, since errors of a few samples are estimates. They
+    are multiplied by the number of evaluations before (Bonferroni), any of which may be the best. Samples are not
+    paired by seed, since a collapsed prompt has nothing in common with its earlier samples.
 
     Args:
         groups: Groups of samples that are judged together.
 
     Attributes:
-        errors: The largest standard error of each group so far.
-        evaluations: Their number.
+        errors: Largest standard error of each group so far.
+        evaluations: Number of evaluations.
     """
 
     spec: ClassVar[ValueSpec]
@@ -122,14 +122,14 @@ class PromptTracker(Tracker):
         self.evaluations = 0
 
     def update(self, found: Mapping[str, Estimate], epoch: float) -> list[Change]:
-        """Take in the estimates of an evaluation; return the groups that deserve an alert from now on."""
+        """Add the estimates of an evaluation; return the groups that newly deserve an alert."""
         new = self.track({name: x.value for name, x in found.items()}, self.scores(found), epoch)
         self.errors |= {name: max(x.error, self.errors.get(name, 0.0)) for name, x in found.items()}
         self.evaluations += 1
         return new
 
     def scores(self, found: Mapping[str, Estimate]) -> dict[str, float]:
-        """Return the standard score of each group's change, 0 where it is not worse by more than chance."""
+        """Return the standard score of each group's change, 0 if it is not worse by more than chance."""
         from scipy.special import stdtr
 
         out = {}
@@ -143,7 +143,7 @@ class PromptTracker(Tracker):
         return out
 
     def specs(self) -> dict[str, ValueSpec]:
-        """Return the declaration of the value of each group that has a curve, by its name."""
+        """Return the declarations of the values of groups that have a curve, by name."""
         key = self.spec.key
         numbered = enumerate(self.groups.names[:CURVES], start=1)
         return {group: replace(self.spec, key=f"{key}_{i}", label=f"{key} of {group}") for i, group in numbered}
@@ -153,20 +153,20 @@ class PromptTracker(Tracker):
         return {spec.key: found[group].value for group, spec in self.specs().items() if group in found}
 
     def alerts(self, found: Mapping[str, Estimate], record: Record) -> list[Finding]:
-        """Take in an evaluation; return a finding if groups are far worse from now on."""
+        """Add an evaluation; return a finding if groups are newly far worse."""
         return self.finding(self.update(found, record["epoch"]), record)
 
     def findings(self, record: Record) -> list[Finding]:
-        """Return findings about the groups that are far worse than at their best, and those that no longer are."""
+        """Return findings of the groups that are far worse than at their best, and of those that no longer are."""
         return [*self.finding(self.standing, record), *self.findings_of_recovered(self.groups.area, self._keys())]
 
     def finding(self, changes: list[Change], record: Record) -> list[Finding]:
-        """Return a finding about groups that got worse, none where there are none."""
+        """Return a finding of the groups that got worse, or none."""
         # an evaluation outside of a run has no epoch, and nothing that could have changed since
         return self.findings_of(changes, record.get("epoch", 0), self.groups.area, self._keys())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain Python only."""
+        """Return the state as plain Python."""
         return super().state_dict() | {"errors": dict(self.errors), "evaluations": self.evaluations}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modes of prompted samples: those of a disagreement with their prompts, those of the diversity with their samples."""
+"""Modes of samples with prompts: those of a disagreement with their prompts, those of diversity with their samples."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Ranked = list[tuple[Any, float]]
 
 @dataclass(frozen=True, eq=False)
 class SampleSet:
-    """The outputs of one side of the comparison, or those of one process.
+    """Outputs of one side of the comparison, or of one process.
 
     Attributes:
-        features: [n, d].
-        indices: Which of the global set each row is, int64 [n]; row i has prompt `indices[i]` modulo their number.
+        features: Features [n, d].
+        indices: Index of each row in the global set, int64 [n]; row i has prompt `indices[i]` modulo their number.
         shown: Pictures of some samples of every prompt [k, C, h, w].
-        shown_indices: Which of the global set these are, int64 [k].
+        shown_indices: Indices of these in the global set, int64 [k].
     """
 
     features: Tensor
@@ -53,7 +53,7 @@ class SampleSet:
     shown_indices: Tensor
 
     def gathered(self, comm: Collective) -> SampleSet:
-        """Return those of all processes, in the order of the global set; every process must call it."""
+        """Return the samples of all processes, in the order of the global set. Every process must call it."""
         features, indices = comm.gather_rows(self.features), comm.gather_rows(self.indices)
         shown, shown_indices = comm.gather_rows(self.shown).cpu(), comm.gather_rows(self.shown_indices)
         order, shown_order = indices.argsort(), shown_indices.argsort()
@@ -67,10 +67,10 @@ class Mode:
     """A mode and its prompts.
 
     Attributes:
-        eigenvalue: Positive where the model has it and the reference lacks it.
-        prompts: With their mean score on the side that has the mode.
-        samples: Rows of the model with the highest scores on it, the highest first.
-        reference_samples: Samples of the reference, likewise.
+        eigenvalue: Eigenvalue, positive if the model has the mode and the reference lacks it.
+        prompts: Prompts with their mean score on the side that has the mode.
+        samples: Rows of the model with the highest scores, the highest first.
+        reference_samples: Rows of the reference with the highest scores.
     """
 
     eigenvalue: float
@@ -80,12 +80,12 @@ class Mode:
 
 
 class ByChance(NamedTuple):
-    """What a split has of which chance alone decides the sides, see `permuted_sides`.
+    """Disagreement of a random split of the samples, see `permuted_sides`.
 
     Attributes:
-        total: As of `Disagreement`.
-        top: The largest eigenvalue.
-        bottom: The lowest.
+        total: Total, as in `Disagreement`.
+        top: Largest eigenvalue.
+        bottom: Lowest eigenvalue.
     """
 
     total: float
@@ -94,7 +94,7 @@ class ByChance(NamedTuple):
 
     @classmethod
     def of(cls, modes: PromptSplitModes) -> ByChance:
-        """Read it off a split."""
+        """Make it from a split."""
         return cls(float(modes.total), float(modes.eigenvalues[0]), float(modes.eigenvalues[-1]))
 
 
@@ -103,14 +103,14 @@ class Disagreement:
     """Modes in which the model and the reference differ.
 
     Attributes:
-        total: Σ λ log(S / λ) over the positive eigenvalues, S their sum.
-        top: The largest positive eigenvalues, falling; fewer than asked for where there are fewer.
-        bottom: The lowest negative ones, rising.
-        similar: A mode that both sides have.
-        changed: Every prompt with its part of the modes looked at, falling.
-        p: P-value of the hypothesis that both sides answer their prompts alike.
-        by_chance: Draws of what two sets of one model get.
-        prompt_p: P-value of each prompt, at one level for all; empty where single prompts cannot be tested.
+        total: Σ λ log(S / λ) over the positive eigenvalues with sum S.
+        top: Largest positive eigenvalues, in falling order, as many as there are up to the requested number.
+        bottom: Lowest negative eigenvalues, in rising order.
+        similar: Mode that both sides have.
+        changed: Every prompt with its part of these modes, in falling order.
+        p: P-value that both sides answer their prompts alike.
+        by_chance: Draws of random splits, as for two sets of one model.
+        prompt_p: P-value of each prompt, at one level for all; empty if single prompts cannot be tested.
     """
 
     total: float
@@ -124,17 +124,17 @@ class Disagreement:
 
     @property
     def differing(self) -> Ranked:
-        """The prompts of `changed` that differ by more than chance; all of them where single ones cannot be tested."""
+        """Prompts of `changed` that differ by more than chance; all of them if single ones cannot be tested."""
         untested = 1.0 if self.prompt_p else self.p
         return [(prompt, part) for prompt, part in self.changed if differs(self.prompt_p.get(prompt, untested))]
 
     def named(self, count: int) -> list[tuple[str, Mode]]:
-        """Return so many modes of either sign by their names, "top 1" and so on."""
+        """Return a number of modes of either sign by their names, "top 1" and so on."""
         signs = {"top": self.top, "bottom": self.bottom}
         return [(f"{sign} {i}", mode) for sign, modes in signs.items() for i, mode in enumerate(modes[:count], start=1)]
 
     def beyond_chance(self, mode: Mode) -> bool:
-        """Return True if a mode is larger than any that chance alone gives."""
+        """Return True if a mode is larger than any mode of random splits."""
         limits = [drawn.top if mode.eigenvalue > 0 else -drawn.bottom for drawn in self.by_chance]
         return differs(self.p) and abs(mode.eigenvalue) > max(limits, default=0.0)
 
@@ -148,13 +148,13 @@ def thumbnail(images: Tensor) -> Tensor:
 def disagreement(
     split: Callable[[int], PromptSplitModes], k: int, names: Sequence[Any], reference_names: Sequence[Any]
 ) -> Disagreement:
-    """Read the k largest modes of either sign and their prompts off a split.
+    """Return the k largest modes of either sign of a split, with their prompts.
 
     Args:
-        split: Gives so many modes of either sign.
-        k: Modes of each sign.
-        names: The prompt of each sample of the model.
-        reference_names: The prompt of each sample of the reference.
+        split: Function that returns a number of modes of either sign.
+        k: Number of modes of either sign.
+        names: Prompt of each sample of the model.
+        reference_names: Prompt of each sample of the reference.
     """
     modes = split(LOOKED_AT * k)
     values = modes.eigenvalues.tolist()
@@ -167,7 +167,7 @@ def disagreement(
 
 
 def _mode(modes: PromptSplitModes, i: int, owner: Tensor, names: Sequence[Any]) -> Mode:
-    """Read a mode off a split, its prompts by the scores of the side that has it."""
+    """Return a mode of a split, with prompts ordered by the scores of the side that has it."""
     highest = [scores[:, i].topk(min(SHOWN, len(scores))).indices for scores in (modes.scores, modes.reference_scores)]
     ranked = rank_prompts(owner[:, i], names)
     return Mode(float(modes.eigenvalues[i]), ranked, *(rows.tolist() for rows in highest))
@@ -193,7 +193,7 @@ class DiversityMetric(ScendiScore):
         return scendi_from_covariances(joint, rcond=self.rcond) | of_outputs | covariances
 
     def vendi_of_pairs(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        """Return the Vendi score of outputs [n, D] and prompts [n, E] together, alike if both sides are."""
+        """Return the Vendi score of pairs of outputs [n, D] and prompts [n, E], which are alike if both parts are."""
         x, t = self._features(outputs.double(), prompts.double())
         return vendi_from_gram(symmetric_product(x) * symmetric_product(t))
 
@@ -202,11 +202,11 @@ class DiversityMetric(ScendiScore):
 class ModeEnds:
     """The samples at both ends of each mode.
 
-    The first k of a row have the highest scores, the highest first; the last k the lowest, the lowest last.
+    The first k of a row have the highest scores, the last k the lowest, in falling order.
 
     Attributes:
-        images: [modes, 2k, C, H, W].
-        indices: Which of the global set they are [modes, 2k].
+        images: Images [modes, 2k, C, H, W].
+        indices: Indices of the images in the global set [modes, 2k].
     """
 
     images: Tensor
@@ -216,13 +216,13 @@ class ModeEnds:
 def mode_ends(scores: Tensor, samples: Samples, k: int, comm: Collective) -> ModeEnds:
     """Return the samples of all processes with the k highest and the k lowest scores on each mode.
 
-    There are fewer where there are fewer than 2k samples. Every process must call it.
+    With fewer than 2k samples there are fewer. Every process must call it.
 
     Args:
         scores: Scores of this process's samples on each mode [n, modes].
-        samples: This process's.
-        k: At each end.
-        comm: The processes that evaluate together.
+        samples: Samples of this process.
+        k: Number of samples at each end.
+        comm: Processes that evaluate together.
     """
     with comm.all_ranks_or_none():
         near = _ends(scores, k).unique() if len(scores) >= 2 * k else torch.arange(len(scores))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluators of features of a generator's outputs and of their prompts: encoders, kernels and what is saved of them."""
+"""Base of evaluators of features of outputs and prompts: encoders, kernels and their saved state."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ ONE_PROMPT = Prompts([0])
 
 
 class PromptedEvaluator(Evaluator[EvaluationT]):
-    """An evaluator of features of outputs and of their prompts, which tells of prompts that became worse.
+    """An evaluator of features of outputs and prompts, which reports prompts that got worse.
 
     Args:
-        settings: Settings on which the values depend. Sample i has prompt i modulo their number.
+        settings: Settings on which the values depend. Sample i has prompt i modulo the number of prompts.
         kernels: Kernels of outputs and of prompts; their gammas are fixed for a run.
         groups: Groups of samples that are judged together.
         output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]; a name for
             `text_encoder`; or None for one-hot labels.
-        batch_size: Samples per call of an encoder.
+        batch_size: Number of samples per call of an encoder.
         prefix: Prefix of log keys and files.
-        objects: Further arguments given that no manifest can hold, by name.
+        objects: Further arguments that a manifest cannot hold, by name.
 
     Attributes:
-        tracker: Tracker of a value of each prompt's samples, by which they are judged.
+        tracker: Tracker of the value by which the samples of each prompt are judged.
         kernel: Kernel of outputs, with its gamma once it is known.
         prompt_kernel: Kernel of prompts, likewise.
 
@@ -78,7 +78,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         self._restart()
 
     def _restart(self) -> None:
-        """Forget what depends on the real images, or on evaluations."""
+        """Forget all that depends on the real images or on evaluations."""
         self._start_over()
         self._value_range: tuple[float, float] | None = None  # without real images
 
@@ -90,7 +90,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
 
     @property
     def dims(self) -> tuple[int, int]:
-        """The number of features of an output and of a prompt, once fitted."""
+        """Number of features of an output and of a prompt, once fitted."""
         return self._no_features.shape[1], self._prompt_rows.shape[1]
 
     def _encode_prompts(self, probe: Tensor) -> None:
@@ -103,13 +103,13 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         self._prompt_rows = self._prompt_encoder(distinct).to(probe.device)[numbers.to(probe.device)]
 
     def _fit_gammas(self, real: ImageSet | None, notes: tuple[str, ...], probe: Tensor, comm: Collective) -> FitReport:
-        """Fix the gammas that are open, that of outputs by real images; start over if these were others before.
+        """Resolve gammas that are not given, that of outputs from real images; start over if these have changed.
 
         Args:
-            real: Images to take it from; None where there are none, or none are needed, as with known gammas.
-            notes: To report.
+            real: Real images for the gamma; None if there are none or the gamma is known.
+            notes: Notes, to which new ones are added.
             probe: Some generated images.
-            comm: The processes that evaluate together.
+            comm: Processes that evaluate together.
         """
         signature, other = agreed_signature(None if real is None else real.signature(), comm)
         notes += other
@@ -139,7 +139,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         return FitReport(notes, comparable)
 
     def _encode(self, images: Tensor) -> Tensor:
-        """Return features of images on their device, [0, d] of none."""
+        """Return features of images on their device, [0, d] for no images."""
         return self._output_encoder(images).to(images.device) if len(images) else self._no_features
 
     def _prompts_of(self, indices: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         self._restart()
 
     def networks(self) -> dict[str, nn.Module]:
-        """Return the encoders that are Modules, by the argument that they came by."""
+        """Return the encoders that are Modules, by the name of their argument."""
         encoders = (self._output_encoder, self._prompt_encoder)
         return {encoder.name: encoder.encoder for encoder in encoders if isinstance(encoder.encoder, nn.Module)}
 
@@ -161,17 +161,17 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         write_json(folder / self._prompts_file, {"prompts": self._by_prompt.values})
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is needed to evaluate the same again."""
+        """Return the data needed to repeat an evaluation."""
         kernels = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
         return {"prompts_file": self._prompts_file, **self._encoder_names(), **kernels}
 
     def fit_state(self) -> dict[str, Any]:
-        """Return the gammas, what tells the real images from others, and what each prompt was at its best."""
+        """Return the gammas, the signature of the real images, and the best value of each prompt."""
         gammas = {"gamma": self.kernel.gamma, "prompt_gamma": self.prompt_kernel.gamma}
         return gammas | {"data": list(self._data), "changes": self.tracker.state_dict()}
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `fit_state` returned."""
+        """Take over the result of `fit_state`."""
         self.kernel = replace(self.kernel, gamma=state["gamma"])
         self.prompt_kernel = replace(self.prompt_kernel, gamma=state["prompt_gamma"])
         self._data, self._resumed = list(state["data"]), True
@@ -186,7 +186,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
 
 
 def _prompt_encoder(given: Encoder | str | None, prompts: Prompts) -> Encoder:
-    """Return the encoder of prompts: that given, the published one of a name, or one-hot labels."""
+    """Return the encoder of prompts: the given one, a published one by name, or one-hot labels."""
     if given is None and not prompts.are_labels:
         raise ValueError(
             "Expected a `prompt_encoder` for prompts that are strings, but got None. Give the name of a published "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The baseline: what real images score in place of generated ones, many times."""
+"""The baseline: values of many draws of real images in place of generated ones."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def measure_baseline(
     together: Sequence[str] = (),
     similarities: Collection[str] = (),
 ) -> dict[str, Band]:
-    """Measure draws of n real images as if they had been generated.
+    """Measure draws of n real images as if they were generated.
 
     Args:
-        measure: From the draws, indices of candidates [DRAWS, n], to the values of an evaluation of each.
-        candidates: Number of real images that generated ones are not compared with. Where it is at least 20 n the draws
-            are disjoint. Where it is less they overlap, and the bands are widened by what that hides; where it is
-            hardly more than n, each draw holds images more than once.
-        n: Images per draw.
+        measure: Function from draws, indices of candidates [DRAWS, n], to the values of an evaluation of each.
+        candidates: Number of real images that generated ones are not compared with. From 20 n on the draws are
+            disjoint. Below that they overlap, and the bands are widened accordingly. If it is hardly more than n, draws
+            contain images more than once.
+        n: Number of images per draw.
         seed: Seed of the draws.
-        together: The values whose bands hold together, see `simultaneous_bands`.
-        similarities: The values that are 1 at best, see there.
+        together: Names of values whose bands hold together, see `simultaneous_bands`.
+        similarities: Names of values that are 1 at best, see `simultaneous_bands`.
     """
     generator = torch.Generator().manual_seed(seed)
     shuffled = torch.randperm(candidates, generator=generator)
@@ -60,17 +60,18 @@ def simultaneous_bands(
     similarities: Collection[str] = (),
     widen: float = 1.0,
 ) -> dict[str, Band]:
-    """Return prediction intervals: one more draw falls below each with a chance of 5 %, above it with as much.
+    """Return prediction intervals: another draw falls below each with a probability of 5 %, and above it with 5 %.
 
-    Values that belong together share the 5 %: one more draw falls below *any* of their bands with that chance at most
-    (Bonferroni). The intervals are Student's about the median; those of similarities are made of log(1 - value), as
-    1 - CMS is skewed and never negative. `benchmarks/detection.md` says how often real images leave them.
+    Values that belong together share the 5 %: another draw falls below *any* of their bands with at most that
+    probability (Bonferroni). The intervals are those of Student's t about the median. Those of similarities are
+    computed for log(1 - value), since 1 - CMS is skewed and never negative. `benchmarks/detection.md` reports how often
+    real images leave them.
 
     Args:
         values: Values of each draw [D], by name; D at least 2.
-        together: Names whose bands hold together; each other one holds alone.
+        together: Names of values whose bands hold together; every other band holds alone.
         similarities: Names of values that are 1 at best.
-        widen: Multiplies every distance from the median.
+        widen: Factor of every distance from the median.
 
     Example:
         >>> draws = {"mmd": [0.0, 1.0, 2.0], "cluster_1": [0.99, 0.98, 0.98]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of two generated sets is closer to real images, and in which regions: the sentence and the table."""
+"""The closer of two generated sets to real images, by region: sentence and table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Differences = Mapping[str, Mapping[str, float]]
 
 
 def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
-    """Return the finding which of two generated sets is closer to the real images, and where.
+    """Return the finding of the generated set that is closer to the real images, and the regions.
 
     Args:
-        differences: Positive where the first set is closer.
+        differences: Tests by region, whose difference is positive if the first set is closer.
         names: Names of the two sets.
 
     Example:
@@ -51,14 +51,14 @@ def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
 
 
 def closer_set(test: Mapping[str, float]) -> int | None:
-    """Return which set is closer by more than chance, 0 or 1; None where neither is."""
+    """Return the set that is closer by more than chance, 0 or 1; None if neither is."""
     if not differs(test["p_value_adjusted"]):
         return None
     return 0 if test["difference"] > 0 else 1
 
 
 def sureness(test: Mapping[str, float]) -> float:
-    """Return by how many standard errors two sets differ, which tells regions apart whose p-values are all but 0."""
+    """Return the difference of two sets in standard errors, which orders regions with p-values near 0."""
     return abs(test["difference"]) / test["standard_error"] if test["standard_error"] > 0 else 0.0
 
 
@@ -73,13 +73,13 @@ def _p(test: Mapping[str, float]) -> str:
 def closer_table(
     differences: Differences, values: Sequence[Mapping[str, float]], names: Sequence[str], sizes: Mapping[str, int]
 ) -> Table:
-    """Return a row for the image and each region, the surest differences first after the image.
+    """Return a table with rows for the image and, the most significant first, each region.
 
     Args:
-        differences: Positive where the first set is closer.
-        values: Values of the evaluation of each set.
+        differences: Tests by region, whose difference is positive if the first set is closer.
+        values: Values of each set.
         names: Names of the two sets.
-        sizes: Sites of the image and of each region.
+        sizes: Number of sites of the image and of each region.
     """
     against_real = [f"{name} against real" for name in names]
     rows, key = [], RegionValues(sizes).p

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions that stay: linkage and number of clusters are those on which halves of the images agree."""
+"""Stable regions: the linkage and the number of clusters are those on which halves of the images agree."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ STABLE = 0.7
 
 @dataclass(frozen=True)
 class FoundClusters:
-    """Clusters of sites, and how they were found.
+    """Clusters of sites and the way they were found.
 
     Attributes:
-        partition: The clusters.
-        cka: The matrix that they were found in [d, d], on the CPU.
-        linkage: By which.
-        stability: How well halves of the images agree on them. "overall" is their adjusted Rand index, the mean over
-            several random halvings: 1 where they agree, around 0 where they do by chance. "cluster_1" and so on are
-            the mean Jaccard overlap, in [0, 1], of a cluster with the one of a half that overlaps it most.
+        partition: Clusters.
+        cka: CKA matrix [d, d] behind the clusters, on the CPU.
+        linkage: Linkage of the clusters.
+        stability: Agreement of halves of the images. "overall" is the mean adjusted Rand index over several random
+            halvings: 1 for agreement, about 0 for chance. "cluster_1" and so on are the mean Jaccard overlap, in [0,
+            1], of a cluster with the cluster of a half that overlaps it most.
     """
 
     partition: PixelPartition
@@ -52,7 +52,7 @@ class FoundClusters:
     stability: dict[str, float]
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the user should know: regions that depend on the images, or that are hardly a place."""
+        """Return notes on regions that depend on the images, or that are too scattered to name."""
         return region_notes(self.partition, self.stability)
 
 
@@ -65,19 +65,19 @@ def find_clusters(
     linkage: Linkage | None = None,
     batch_estimator: int | None = None,
 ) -> FoundClusters:
-    """Cluster the sites of maps, as the same regions whatever the order of the maps.
+    """Cluster the sites of maps, independently of the order of the maps.
 
-    The maps are halved at random several times; each half is clustered by each linkage into each number of clusters,
-    and what the halves agree on best is taken for all of them. Partitions with a region of more than 80 % or less than
-    2 % of the varying sites are taken only where there is no other.
+    The maps are halved at random several times. Each half is clustered by each linkage into each number of clusters,
+    and the choice on which halves agree best is used for all maps. Partitions with a region of more than 80 % or less
+    than 2 % of the varying sites are used only if there is no other.
 
     Args:
         sites: Maps [N, c, h, w], N at least 4.
         kernel: Kernel with its gamma set.
-        n_clusters: None to choose 2..8.
+        n_clusters: Number of clusters; None to choose from 2 to 8.
         patch_size: Side of a site; None to choose one, see `chosen_patch_size`.
         progress: Progress bar for the steps that take long.
-        linkage: None to choose "average" or "smoothed".
+        linkage: Linkage; None to choose "average" or "smoothed".
         batch_estimator: Same as in `pixel_cka`; None for all maps at once.
 
     References:
@@ -111,7 +111,7 @@ def find_clusters(
 def cuts(
     matrix: Tensor, shape: tuple[int, int], counts: Sequence[int], patch_size: int, linkage: Linkage
 ) -> dict[int, PixelPartition]:
-    """Return what `PixelPartition.from_cka` does for each number of clusters, from one tree."""
+    """Return the result of `PixelPartition.from_cka` for each number of clusters, from one tree."""
     if len(counts) == 1:
         return {counts[0]: PixelPartition.from_cka(matrix, shape, counts[0], patch_size, linkage)}
     tree = merge_tree(site_points(matrix, shape, linkage), linkage)
@@ -124,7 +124,7 @@ def cuts(
 
 
 def automatic_counts(varying: int) -> list[int]:
-    """Return the numbers of clusters to choose from, for so many sites that vary.
+    """Return the numbers of clusters to choose from, for a number of varying sites.
 
     >>> automatic_counts(61), automatic_counts(7), automatic_counts(2)
     ([2, 3, 4, 5], [2], [1])
@@ -135,7 +135,7 @@ def automatic_counts(varying: int) -> list[int]:
 
 
 def choose(stability: dict[Option, float], lopsided: dict[Option, bool]) -> Option:
-    """Choose linkage and number of clusters, the finest of those that are about as stable as the most stable.
+    """Choose linkage and number of clusters, the finest partition about as stable as the most stable one.
 
     >>> stability = {("average", 2): 1.0, ("average", 3): 0.98, ("average", 4): 0.7, ("smoothed", 2): 1.0}
     >>> choose(stability, dict.fromkeys(stability, False))
@@ -157,7 +157,7 @@ def choose(stability: dict[Option, float], lopsided: dict[Option, bool]) -> Opti
 
 
 def content_order(images: Tensor) -> Tensor:
-    """Return an order [N] of images that depends on what they show alone, not on where they stand."""
+    """Return an order [N] of images that depends only on their content."""
     return by_content([fingerprint(image) for image in images.cpu()])
 
 
@@ -167,7 +167,7 @@ def by_content(prints: Sequence[str]) -> Tensor:
 
 
 def halvings(sites: Tensor, patch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Halve maps at random, 4 to 16 times, from a generator of its own that no seed of the user's moves."""
+    """Halve maps at random, 4 to 16 times, with a generator that does not depend on the user's seed."""
     generator = torch.Generator().manual_seed(0)
     half, shape = len(sites) // 2, tuple(sites.shape[1:])
     # more than 4 halvings only within so much work, about 10 seconds on one core
@@ -177,7 +177,7 @@ def halvings(sites: Tensor, patch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def on_a_grid(sites: Tensor, patch_size: int) -> tuple[Tensor, tuple[int, int]]:
-    """Keep whole sites on a grid, at most 1024 of them; return the smaller maps and (h, w) of the sites left."""
+    """Keep whole sites on a grid, at most 1024 of them; return the smaller maps and (h, w) of these sites."""
     h, w = (size // patch_size for size in sites.shape[2:])
     step = _step((h, w))
     parts = sites.unflatten(3, (w, patch_size)).unflatten(2, (h, patch_size))[:, :, ::step, :, ::step]
@@ -193,7 +193,7 @@ def is_lopsided(partition: PixelPartition) -> bool:
 
 
 def region_notes(partition: PixelPartition, stability: Mapping[str, float]) -> tuple[str, ...]:
-    """Return a note where a region is nearly everything or nothing, or where other images would give other regions."""
+    """Return notes if a region is nearly everything or nothing, or if other images would give other regions."""
     wrong, sizes = [], partition.sizes()[1:]
     if is_lopsided(partition):
         wrong.append(
@@ -210,7 +210,7 @@ def region_notes(partition: PixelPartition, stability: Mapping[str, float]) -> t
 
 
 def patch_notes(partition: PixelPartition, given: object) -> tuple[str, ...]:
-    """Return a note on the side of a site where it was chosen, and nobody gave it or the partition."""
+    """Return a note on the side of a site if it was chosen automatically."""
     side = partition.patch_size
     if given is not None or side == 1:
         return ()
@@ -225,9 +225,9 @@ class Half:
     """The clusterings of one half of the images.
 
     Args:
-        matrix: Its CKA [d, d].
-        shape: (h, w) of the sites.
-        linkages: To cluster by.
+        matrix: CKA matrix of the half [d, d].
+        shape: Height h and width w of the sites.
+        linkages: Linkages to cluster by.
     """
 
     def __init__(self, matrix: Tensor, shape: tuple[int, int], linkages: Sequence[Linkage]) -> None:
@@ -236,7 +236,7 @@ class Half:
         self._trees = {x: merge_tree(site_points(matrix, shape, x), x) for x in linkages if self._n > 1}
 
     def labels(self, linkage: Linkage, count: int) -> Tensor:
-        """Return the labels of all sites [d], 0 for those that do not vary."""
+        """Return the labels of all sites [d], 0 for constant ones."""
         out = self.varying.long()
         if self._n > 1:
             out[self.varying] = cut_tree(self._trees[linkage], min(count, self._n))
@@ -244,10 +244,10 @@ class Half:
 
 
 class Agreement:
-    """How well clusterings of halves of the images agree, on the sites that vary in each of them.
+    """Agreement of clusterings of halves of the images, on the sites that vary in all of them.
 
     Args:
-        pairs: The two halves of each halving.
+        pairs: Two halves of each halving.
     """
 
     def __init__(self, pairs: Sequence[tuple[Half, Half]]) -> None:
@@ -255,18 +255,18 @@ class Agreement:
         self._varying = torch.stack([half.varying for half in self._halves]).all(0)
 
     def _labels(self, linkage: Linkage, count: int) -> list[Tensor]:
-        """Return the labels of the sites that vary in every half, for each half; two of a halving are neighbors."""
+        """Return the labels of the sites that vary in every half, for each half; the two of a halving are adjacent."""
         return [half.labels(linkage, count)[self._varying] for half in self._halves]
 
     def mean_index(self, linkage: Linkage, count: int) -> float:
-        """Return the mean adjusted Rand index over the halvings; 0 where no site varies in every half."""
+        """Return the mean adjusted Rand index over the halvings; 0 if no site varies in every half."""
         if not self._varying.any():
             return 0.0
         labels = self._labels(linkage, count)
         return fmean(map(adjusted_rand_index, labels[::2], labels[1::2]))
 
     def mean_overlaps(self, linkage: Linkage, count: int, labels: Tensor) -> dict[str, float]:
-        """Return for each cluster of the sites [h, w] its mean overlap with a half's cluster, see `FoundClusters`.
+        """Return the mean overlap of each cluster of the sites [h, w] with a cluster of a half, see `FoundClusters`.
 
         It is 0 for a cluster without a site that varies in every half.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The diagnosis of an evaluation: made by rank zero for all processes, and dated by the evaluations before it."""
+"""The diagnosis of an evaluation, made by rank zero for all processes, and the schedule of diagnoses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SAME = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Diagnosed:
-    """What a diagnosis found.
+    """Result of a diagnosis.
 
     Attributes:
-        findings: What is wrong, what explains most of the image's distance first; empty where nothing is.
-        values: Numbers about the image, by key; None where nothing was diagnosed.
-        notes: What could not be tried.
-        diagnosis: All of it, on rank zero; None elsewhere, and where it failed.
+        findings: Findings, the one that explains most of the image's distance first; may be empty.
+        values: Numbers about the image, by key; None without a diagnosis.
+        notes: Notes on what could not be tried.
+        diagnosis: Complete diagnosis on rank zero; None on other processes or after a failure.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -43,21 +43,21 @@ class Diagnosed:
     diagnosis: Diagnosis | None = None
 
     def without_claims(self) -> Diagnosed:
-        """Return it without what it calls wrong, where the p-value of all tests together allows none."""
+        """Return the result without claims of faults, if the p-value of all tests together does not support them."""
         diagnosis = None if self.diagnosis is None else self.diagnosis.without_claims()
         return replace(self, findings=tuple(x for x in self.findings if x.fine is not False), diagnosis=diagnosis)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionEvaluation(Evaluation):
-    """Values, and what a later evaluation is compared by.
+    """Evaluation of regions, with data for the comparison with later ones.
 
     Attributes:
-        influence: Influence of the samples of all processes; None where there are too few to compare.
-        diagnosed: Where and what is wrong; nothing where there are too few to compare.
-        classes: What was found of each class; empty without labels, and where nothing was diagnosed.
-        between: True if it is between two diagnoses.
-        look: How its samples look beside those of the best evaluation; None where samples are an encoder's, or too few.
+        influence: Influence of the samples of all processes; None if there are too few to compare.
+        diagnosed: Result of the diagnosis; empty if there are too few samples to compare.
+        classes: Result of each class; empty without labels or diagnosis.
+        between: True for an evaluation without a diagnosis, between two with one.
+        look: Comparison of its readings with those of the best evaluation; None for samples of an encoder, or too few.
     """
 
     influence: MMDInfluence | None
@@ -68,16 +68,16 @@ class RegionEvaluation(Evaluation):
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of a sample and the real image that it copies, where it was diagnosed on this process."""
+        """Pairs of a sample and the real image that it copies, if diagnosed on this process."""
         return () if self.diagnosed.diagnosis is None else self.diagnosed.diagnosis.copies
 
 
 def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnosed:
-    """Diagnose on rank zero and tell all processes; a failure costs the diagnosis, not the evaluation.
+    """Diagnose on rank zero and share the result; a failure costs the diagnosis, not the evaluation.
 
     Args:
-        make: Returns the diagnosis; called on rank zero alone.
-        comm: The processes that evaluate together.
+        make: Function that returns the diagnosis, called only on rank zero.
+        comm: Processes that evaluate together.
     """
     made: Diagnosis | None = None
 
@@ -94,16 +94,16 @@ def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnos
 
 @dataclass
 class Diagnoses:
-    """What the diagnoses of a run found, and when the next one is due.
+    """Results of the diagnoses of a run, and the schedule of the next one.
 
     Attributes:
-        every: Evaluations from one diagnosis to the next.
+        every: Number of evaluations from one diagnosis to the next.
         is_last: True if the next evaluation is the last of a fit, which always has a diagnosis.
-        evaluations: Their number.
+        evaluations: Number of evaluations.
         epoch: Epoch of the last diagnosis.
         ratios: Error ratios of image and regions at the last diagnosis.
-        wrong: What was wrong then, dated.
-        copied: Diagnoses in a row that found copies.
+        wrong: Findings of the last diagnosis, dated.
+        copied: Number of diagnoses in a row that found copies.
     """
 
     every: int
@@ -115,13 +115,13 @@ class Diagnoses:
     copied: int = 0
 
     def due(self, ratios: Mapping[str, float]) -> bool:
-        """Return whether a diagnosis is due: by its turn, at the end, or since a region changed much after the last."""
+        """Return True if a diagnosis is due: by schedule, at the end, or after a large change of a region."""
         changes = (_above_chance(ratio) / self.ratios.get(name, _above_chance(ratio)) for name, ratio in ratios.items())
         much = any(not 1 / CHANGED < change < CHANGED for change in changes)
         return self.is_last or self.evaluations % self.every == 0 or much
 
     def commit(self, evaluation: RegionEvaluation, ratios: Mapping[str, float], epoch: float) -> list[Finding]:
-        """Keep what is wrong; return findings of copies where they are found at two diagnoses in a row."""
+        """Keep the findings; return findings of copies if two diagnoses in a row found them."""
         self.evaluations += 1
         if not evaluation.between:  # also where the diagnosis failed, which is not tried again before its turn
             self.ratios = {name: _above_chance(ratio) for name, ratio in ratios.items()}
@@ -133,14 +133,14 @@ class Diagnoses:
         return copies if self.copied == IN_A_ROW else []
 
     def findings(self, evaluation: RegionEvaluation, epoch: float | None) -> tuple[Finding, ...]:
-        """Return what is wrong at an evaluation, by the last diagnosis there was."""
+        """Return the faults at an evaluation, by the last diagnosis."""
         if evaluation.diagnosed.values is not None:
             return dated(evaluation.diagnosed.findings, self.wrong, epoch)
         said = f" Diagnosed at epoch {self.epoch:g}."
         return tuple(replace(x, text=x.text + said, as_of=self.epoch) for x in self.wrong)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain Python only."""
+        """Return the state as plain Python."""
         state = {name: getattr(self, name) for name in ("evaluations", "epoch", "copied")}
         return state | {"ratios": dict(self.ratios), "wrong": [finding.to_dict() for finding in self.wrong]}
 
@@ -151,17 +151,17 @@ class Diagnoses:
 
 
 def _above_chance(ratio: float) -> float:
-    """Return an error ratio, where those below 1 are chance and count as 1."""
+    """Return an error ratio of at least 1, since lower ones are chance."""
     return max(ratio, 1.0)
 
 
 def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float | None) -> tuple[Finding, ...]:
-    """Return findings with the epoch since when they have held, and say it where that is an earlier one.
+    """Return findings with the first epoch since which they hold, named in the text if it is an earlier one.
 
     Args:
         findings: Findings of an evaluation.
-        before: Those of the evaluation before it, dated.
-        epoch: Epoch of the evaluation; None where epochs are not known.
+        before: Dated findings of the evaluation before.
+        epoch: Epoch of the evaluation; None if unknown.
     """
     out = []
     for finding in findings:
@@ -173,7 +173,7 @@ def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float |
 
 
 def _same(finding: Finding, other: Finding) -> bool:
-    """Return True if two findings are about one kind of fault at one place, or about one thing without a place."""
+    """Return True if two findings have the same kind and place, or are the same without a place."""
     kinds = [x.kinds[0].name if x.kinds else x.measure for x in (finding, other)]
     return kinds[0] == kinds[1] and _overlap(finding.area.mask, other.area.mask) >= SAME
 

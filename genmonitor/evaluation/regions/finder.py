@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of an image and what is fixed with them for a run: gamma, clusters and baseline."""
+"""Regions of an image with the other fixed values of a run: gamma, clusters and baseline."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ ERROR = "error of "
 
 @dataclass(frozen=True)
 class Regions:
-    """Regions of images and what else is fixed for a run: found in real images, on the CPU.
+    """Regions of images and the other fixed values of a run, found in real images, on the CPU.
 
     Attributes:
-        partition: The regions.
+        partition: Regions.
         kernel: Kernel with its gamma set.
-        baseline: What real images score in place of generated ones, by value.
-        chance: Distance of real images in place of generated ones, the median, by region, see `error_ratios`.
+        baseline: Values of real images in place of generated ones, by value.
+        chance: Median distance of real images in place of generated ones, by region, see `error_ratios`.
         value_range: Lowest and highest value of a pixel.
-        views: Both views of images and their kernels, by real images that are not compared, see `views_state`.
-        cka: The matrix that the clusters were found in, None where they were given or taken from a saved state.
-        average: The average image [C, H, W], None where taken from a saved state.
-        linkage: By which the clusters were found, None where they were given.
-        stability: How well halves of the images agree on them, see `FoundClusters`; empty where they were given.
+        views: Both views of images and their kernels, from real images that are not compared with, see `views_state`.
+        cka: CKA matrix behind the clusters; None if they were given or come from a saved state.
+        average: Average image [C, H, W]; None from a saved state.
+        linkage: Linkage of the clusters; None if they were given.
+        stability: Agreement of halves of the images on the clusters, see `FoundClusters`; empty if they were given.
     """
 
     partition: PixelPartition
@@ -66,16 +66,16 @@ class Regions:
         return region_notes(self.partition, self.stability) if self.stability else ()
 
     def error_ratios(self, error: Mapping[str, float]) -> dict[str, float]:
-        """Return distances of image and regions as multiples of what real images have in place of generated ones.
+        """Return distances of image and regions as multiples of those of real images in place of generated ones.
 
-        Pixels that never vary are measured by what the image has.
+        Pixels that never vary use the value of the image.
         """
         of_image = self.chance[IMAGE] or 1.0
         apart = {name: of_image if name == CONSTANT else self.chance[name] or of_image for name in error}
         return {name: distance / apart[name] for name, distance in error.items()}
 
     def to_manifest(self) -> RegionsManifest:
-        """Return plain Python only, without the partition, which is a file, and what is drawn once."""
+        """Return plain Python, without the partition, which has a file, and without data that is drawn once."""
         return {
             "gamma": self.kernel.resolved_gamma,
             "baseline": {name: list(band) for name, band in self.baseline.items()},
@@ -86,14 +86,14 @@ class Regions:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return tensors and plain Python only, without what is drawn once."""
+        """Return tensors and plain Python, without data that is drawn once."""
         of = self.partition
         found = {"labels": of.labels, "site_size": of.patch_size, "names": of.names, "views": self.views}
         return {**found, **self.to_manifest()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], kernel: Kernel) -> Regions:
-        """Make it from what `state_dict` returned and a kernel of the same kind."""
+        """Make it from the result of `state_dict` and a kernel of the same kind."""
         partition = PixelPartition(state["labels"], state["site_size"], state["names"])
         baseline = {name: (band[0], band[1], band[2]) for name, band in state["baseline"].items()}
         low, high = state["range"]
@@ -107,28 +107,28 @@ class RegionFinder:
     """Finds gamma, clusters and baseline in real images.
 
     Attributes:
-        settings: What the regions and their baseline depend on.
-        to_sites: From images to the maps whose sites are clustered.
+        settings: Settings on which the regions and their baseline depend.
+        to_sites: Function from images to the maps whose sites are clustered.
     """
 
     settings: RegionSettings
     to_sites: SiteEncoder
 
     def split(self, real: ImageSet) -> RealSplit:
-        """Choose which real images serve for what."""
+        """Split the real images by purpose."""
         of = self.settings
         return split_reference(real, of.n_cluster_images, of.n_samples, of.block_size, of.seed, of.patch_size)
 
     def find(
         self, split: RealSplit, device: torch.device, progress: Progress = no_progress, earlier: Regions | None = None
     ) -> Regions:
-        """Find what is fixed for a run.
+        """Find the fixed values of a run.
 
         Args:
             split: Split of the real images by purpose.
             device: Device to compute on.
             progress: Progress bar for the steps that take long.
-            earlier: Clusters to take instead of looking for some.
+            earlier: Clusters to use instead of new ones.
         """
         images = split.regions.read(range(len(split.regions)))
         prints = [fingerprint(image) for image in images]
@@ -153,12 +153,12 @@ class RegionFinder:
         return replace(found, baseline=baseline, chance=chance)
 
     def compared(self, regions: Regions) -> Compared:
-        """Return what is fixed for a run of how images are compared."""
+        """Return the fixed values of a comparison of images."""
         of = self.settings
         return Compared(regions.partition, regions.kernel, regions.views, of.block_size, of.seed)
 
     def _views(self, split: RealSplit, partition: PixelPartition, device: torch.device) -> dict[str, dict[str, Tensor]]:
-        """Fix both views of images by real ones that are not compared: a permutation test is then exact."""
+        """Fix both views of images by real ones that are not compared with, so that a permutation test is exact."""
         size = 4 * math.prod(split.baseline.shape)
         # fewer where they are large, but never fewer than are compared
         count = max(self.settings.n_samples, min(1000, 2**26 // size))
@@ -169,7 +169,7 @@ class RegionFinder:
     def _clusters(
         self, sites: Tensor, apart: Callable[[], Tensor], kernel: Kernel, progress: Progress, earlier: Regions | None
     ) -> Regions:
-        """Return the regions that were given or that are found; `apart` says which images are not compared with."""
+        """Return the given or found regions; `apart` marks images that are not compared with."""
         of = self.settings
         if of.partition is not None:
             return Regions(of.partition, kernel)
@@ -205,7 +205,7 @@ class RegionFinder:
 
 
 def one_pass(drawn: ImageSet, n: int, compared: int) -> bool:
-    """Return True if pairs of all images are fewer than those of the draws, one by one, and memory holds the images.
+    """Return True if all images have fewer pairs than the separate draws, and fit in memory.
 
     Example:
         >>> some = {count: ImageSet(torch.zeros(count, 1, 4, 4)) for count in (300, 900)}
@@ -217,10 +217,10 @@ def one_pass(drawn: ImageSet, n: int, compared: int) -> bool:
 
 
 def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> PixelPartition:
-    """Return the partition with sites as constant that vary in none of the maps [n, c, h, w] of those apart [n].
+    """Return the partition with sites as constant that do not vary in the maps [n, c, h, w] of `apart` images [n].
 
-    Were sites chosen for not varying in images that are compared with too, any sample that varies there would count as
-    a difference, also a real one. A cluster that would lose all its sites keeps them.
+    If constant sites were chosen by the images to compare with too, any sample that varies there would count as a
+    difference, even a real one. A cluster that would lose all its sites keeps them.
 
     Example:
         >>> maps = torch.tensor([[[[0.0, 0.0]]], [[[1.0, 0.0]]], [[[2.0, 1.0]]]])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings of an evaluation of regions: which differ from real images."""
+"""Findings of an evaluation of regions: those that differ from real images."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class RegionFindings:
     """Makes findings from the records of a run.
 
     Attributes:
-        partition: The regions.
-        values: Their values.
+        partition: Regions.
+        values: Declarations of their values.
     """
 
     partition: PixelPartition
@@ -35,10 +35,10 @@ class RegionFindings:
         return cls(partition, RegionValues(partition.regions()))
 
     def find(self, records: Records) -> tuple[Finding, ...]:
-        """Return the verdict on the last record, then that on each region, those that differ most first.
+        """Return the verdict on the last record, then those on each region, the largest difference first.
 
         Args:
-            records: One or more, the oldest first.
+            records: One or more records, the oldest first.
 
         Example:
             >>> halves = PixelPartition.grid((4, 4), 1, 2)
@@ -116,7 +116,7 @@ class RegionFindings:
         return Finding(f"{area}: {verdict}.", area, verdict, key, not differs(p), p, detail=True)
 
     def _subject(self, record: Mapping[str, float]) -> str | None:
-        """Return the region that differs most, the image where none does; None where there is no evidence."""
+        """Return the region that differs most, or the image if no region does; None without evidence."""
         if not differs(record.get(P, 0.0)):  # of all tests together
             return None
         first = self.ranked(record)[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions and real images that a fitted RegionEvaluator evaluates with, and those to look for copies in."""
+"""Regions and real images of a fitted RegionEvaluator, with real images to find copies of."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MAX_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a fitted RegionEvaluator evaluates with: the regions, and the real side of the comparison.
+    """State of a fitted RegionEvaluator: the regions, and the real side of the comparison.
 
     Attributes:
-        regions: What is fixed for the run.
-        real: This process's real images [m, C, H, W].
-        real_origin: Which images those of all processes are, for the manifest.
-        metrics: Hold the real side.
-        nearest: Where to look for copies of real images; None but on rank zero, which shows them.
+        regions: Fixed values of the run.
+        real: Real images of this process [m, C, H, W].
+        real_origin: Origin of the images of all processes, for the manifest.
+        metrics: Metrics that hold the real side.
+        nearest: Real images to find copies of; None on all processes but rank zero.
     """
 
     regions: Regions
@@ -44,11 +44,11 @@ class Fitted:
         """Read this process's part of the real images to compare with.
 
         Args:
-            regions: What was found.
-            finder: With the settings of the metrics.
+            regions: Regions that were found.
+            finder: Finder with the settings of the metrics.
             split: Split of the real images by purpose.
             probe: Some generated images, on the device to evaluate on.
-            comm: The processes that evaluate together.
+            comm: Processes that evaluate together.
         """
         compared = split.comparison
         with comm.all_ranks_or_none():
@@ -64,12 +64,12 @@ class Fitted:
 
 
 class NearestImages(NamedTuple):
-    """Real images, none of which generated ones are compared with, to look for the most similar one in.
+    """Real images that are not compared with, to find the most similar ones.
 
     Attributes:
-        images: [n, C, H, W].
-        indices: Numbers of the images in their data set [n]; none for training images given by themselves.
-        usual: The median distance of other real images to the nearest of them.
+        images: Images [n, C, H, W].
+        indices: Indices of the images in their data set [n]; empty for training images given separately.
+        usual: Median distance of other real images to the nearest of them.
     """
 
     images: Tensor
@@ -78,19 +78,19 @@ class NearestImages(NamedTuple):
 
     @classmethod
     def among(cls, images: Tensor, indices: list[int], real: Tensor) -> NearestImages:
-        """Look among these images; real ones that are compared with [m, C, H, W] say what is usual."""
+        """Search these images; the usual distance is that of real ones to compare with [m, C, H, W]."""
         return cls(images, indices, float(_nearest(real[:200].cpu(), images)[0].median()))
 
     def find(self, generated: Tensor) -> tuple[Tensor, list[float]]:
-        """Return the most similar of the real images, and how far it is.
+        """Return the most similar real images and their distances.
 
         Args:
-            generated: [k, C, H, W], finite.
+            generated: Generated images [k, C, H, W], finite.
 
         Returns:
-            Real images [k, C, H, W], and the distance to each (Euclidean, of the pixels) as a multiple of the usual
-            one: about 1 for a generator that meets the data, near 0 for one that copies them; 0 where every distance
-            is.
+            Real images [k, C, H, W], and the Euclidean distance of the pixels to each, as a multiple of the usual one.
+            It is about 1 for a generator that matches the data and near 0 for one that copies them; 0 if all distances
+            are 0.
 
         Example:
             >>> known = NearestImages(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1), [0, 1], usual=0.1)
@@ -103,12 +103,12 @@ class NearestImages(NamedTuple):
 
 
 def _nearest(images: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distance of each image to the nearest of others [n], and which that is [n]."""
+    """Return the distance of each image to the nearest of others [n], and its index [n]."""
     distances, indices = knn(images.flatten(1), among.flatten(1), 1)
     return distances[:, 0].sqrt(), indices[:, 0]
 
 
 def _known(images: ImageSet, real: Tensor) -> NearestImages:
-    """Read the first images that the baseline is drawn from, as many as 64 MiB hold and 5000 at most."""
+    """Read the first images of the baseline, at most 5000 and 64 MiB."""
     count = max(1, min(MAX_IMAGES, MAX_BYTES // max(1, real[0].nbytes)))
     return NearestImages.among(images.first(count), (images.indices or [])[:count], real)

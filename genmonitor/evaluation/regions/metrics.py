@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures of the regions in an evaluation: how far each is from real images, and whether by more than chance."""
+"""Measures of the regions in an evaluation: their distances from real images, and tests of these."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ADDED = ("mmd", "fake", "real", "second_order", "real_mean")
 
 @dataclass(frozen=True)
 class Compared:
-    """What is fixed for a run of how images are compared with real ones.
+    """Fixed values of the comparison of images with real ones.
 
     Attributes:
-        partition: The regions.
+        partition: Regions.
         kernel: Kernel of CMS and MMD, with its gamma set.
-        views: What both views and their kernels are, see `views_state`: of real images that are not compared.
+        views: State of both views and their kernels, see `views_state`, from real images that are not compared with.
         block_size: Block size of CMS; None for all images at once.
         seed: Seed of the permutations.
     """
@@ -47,16 +47,16 @@ class Compared:
 
 
 class RegionMeasures(NamedTuple):
-    """What an evaluation of the regions measured. Where there are too few images to test, the values alone.
+    """Measurements of an evaluation of the regions; only the values if there are too few images to test.
 
     Attributes:
-        values: CMS, shares and MMD.
-        error: Distance of image and regions from real ones, both views together: the root of a biased MMD².
+        values: CMS, shares and MMD by key.
+        error: Distance of image and regions from real ones over both views, the root of a biased MMD².
         p: P-values by region.
-        distances: Distances of each view by region: MMD² in standard deviations of chance, mean over the gammas.
-        influence: Influence of both views together, on the CPU: what a later evaluation is compared by.
+        distances: Distances of each view by region: MMD² in standard deviations of chance, averaged over the gammas.
+        influence: Influence of both views together, on the CPU, for the comparison with later evaluations.
         fake: Generated images of all processes [N, C, H, W].
-        real: The real ones that they are compared with.
+        real: Real images to compare with.
     """
 
     values: dict[str, float]
@@ -69,12 +69,12 @@ class RegionMeasures(NamedTuple):
 
 
 class RegionMetrics:
-    """Comparison of generated images with this process's real ones.
+    """Comparison of generated images with the real ones of this process.
 
     Args:
         fixed: Values fixed for the run.
         real: Maps of real images [m, c, h, w].
-        testable: True if both sides hold, over all processes, the 8 images that a test needs.
+        testable: True if both sides have, over all processes, the 8 images that a test needs.
     """
 
     def __init__(self, fixed: Compared, real: Tensor, testable: bool) -> None:
@@ -83,11 +83,11 @@ class RegionMetrics:
         self.compared: RealRegions | None = None
 
     def update(self, maps: Tensor) -> None:
-        """Take in this process's generated images in place of those before."""
+        """Replace this process's generated images."""
         self._fake = _checked("fake samples", maps, self.fixed.partition).to(self._own.device)
 
     def compute(self, comm: Collective) -> RegionMeasures:
-        """Return what the images of all processes give."""
+        """Return the measures of the images of all processes."""
         with comm.all_ranks_or_none():
             fake = comm.gather_rows(self._fake)
         if self.compared is None:
@@ -101,7 +101,7 @@ class RegionMetrics:
 
 
 class RealRegions:
-    """Real images of all processes, and what is computed of them once.
+    """Real images of all processes, with values that are computed once.
 
     Args:
         fixed: Values fixed for the run.
@@ -125,7 +125,7 @@ class RealRegions:
             return self._measured(fake.to(self.real), testable)
 
     def of_draws(self, pool: Tensor, draws: Tensor) -> Iterator[RegionMeasures]:
-        """Compare draws of real images with the real ones, each as `measure` does without a test, in one pass over all.
+        """Compare draws of real images with the real ones, like `measure` without a test, in one pass over all.
 
         Args:
             pool: Real images [P, C, H, W].
@@ -189,7 +189,7 @@ class RealRegions:
         return kernel_means(fake, self.real, of.kernel, **options)
 
     def _values(self, means: KernelMeans) -> dict[str, float]:
-        """Return CMS, product, shares and the image's unbiased MMD."""
+        """Return CMS, product, shares and the unbiased MMD of the image."""
         values: Any = cms_from_means(means, self.fixed.partition)
         values["mmd"] = mmd_from_means(means.without_diagonal())
         return {name: float(value) for name, value in values.items()}
@@ -202,7 +202,7 @@ def _checked(name: str, maps: Tensor, partition: PixelPartition) -> Tensor:
 
 
 def _biased(fake: PairSums, across: PairSums, real: PairSums) -> Tensor:
-    """Return MMD² of the mixture in each group with pairs of a sample with itself: float64 [groups], at least 0."""
+    """Return biased MMD² of the mixture in each group: float64 [groups], at least 0."""
     n, m = across.rows.shape[1], across.columns.shape[1]
     within = fake.rows.sum(1) / n**2 + real.rows.sum(1) / m**2
     return (within - 2 * across.rows.sum(1) / (n * m)).clamp_min(0)
@@ -214,16 +214,16 @@ def _or_images(deviation: Tensor | None, like: Tensor) -> Tensor:
 
 
 def _on_cpu(found: MMDInfluence, blocks: Blocks) -> MMDInfluence:
-    """Return influences on the CPU, in the order of the samples rather than of their blocks."""
+    """Return influences on the CPU, in the order of the samples instead of their blocks."""
     fake, real = (of[:, order.argsort()] for of, order in ((found.fake, blocks.fake), (found.real, blocks.real)))
     found = found._replace(fake=fake, real=real)
     return MMDInfluence(found.regions, *(tensor.cpu() for tensor in found[1:]))
 
 
 def distances(influence: MMDInfluence) -> dict[str, float]:
-    """Return how far each region is from real images: MMD² in standard deviations of chance, mean over the gammas.
+    """Return the distance of each region from real images: MMD² in standard deviations of chance, averaged over gammas.
 
-    A region where real images never vary is measured by what chance does to the image.
+    A region where real images never vary uses the standard deviation of the image.
     """
     chance = torch.where(influence.by_chance > 0, influence.by_chance, influence.by_chance[:1])
     found = torch.where(chance > 0, influence.by_gamma / chance, 0).mean(1)
@@ -231,10 +231,9 @@ def distances(influence: MMDInfluence) -> dict[str, float]:
 
 
 def both_views(influences: Mapping[View, MMDInfluence], counts: Mapping[View, Tensor]) -> MMDInfluence:
-    """Return the discrepancy that sums those of both views: its kernel is the sum of theirs.
+    """Return the discrepancy whose kernel is the sum of the kernels of both views.
 
-    The terms of second order that the views share are left out, which makes its standard errors too large rather than
-    too small.
+    It omits terms of second order common to both views, so standard errors are rather too large than too small.
 
     Args:
         influences: Influences of each view.

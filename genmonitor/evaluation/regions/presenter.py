@@ -52,12 +52,12 @@ TABLE_NOTES = {
 
 @dataclass(frozen=True, eq=False)
 class RegionPresenter(Presenter[RegionEvaluation]):
-    """Shows which regions differ, on their map, with curves and samples.
+    """Shows the regions that differ on their map, with curves and samples.
 
     Attributes:
-        fitted: The regions and the real images.
-        prompts: What samples are captioned with; None for no captions.
-        take_cka: Gives the CKA matrix, once; None where there is none.
+        fitted: Regions and real images.
+        prompts: Captions of samples; None for no captions.
+        take_cka: Function that returns the CKA matrix, once; None if there is none.
     """
 
     fitted: Fitted
@@ -73,7 +73,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         return self.fitted.regions.partition
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
-        """Return a table of the regions, those that differ most at the last evaluation first."""
+        """Return a table of the regions at the last evaluation, the largest difference first."""
         return plain_table(findings, history[-1], self.partition)
 
     def fit_figures(self) -> Mapping[str, Figure]:
@@ -82,9 +82,9 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         return fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the diagnosis, and samples with the region that differs most.
+        """Return functions that draw the diagnosis, and samples with the region that differs most.
 
-        There are none between two diagnoses: loggers and page draw the curves from the values.
+        An evaluation without a diagnosis has none; loggers and page draw curves from the values.
         """
         if evaluation.between:
             return {}
@@ -98,15 +98,15 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         return diagnosis_figures(diagnosis, evaluation.findings[0], regions.value_range) | out
 
     def tables(self, evaluation: RegionEvaluation) -> Mapping[str, Table]:
-        """Return what was found of each class, those that differ most first."""
+        """Return the results of the classes, the largest difference first."""
         return {"classes": class_table(evaluation.classes)} if evaluation.classes else {}
 
     def shown_real(self) -> ShownImages | None:
-        """Return real images that generated ones are compared with; None where this process has none."""
+        """Return real images to compare with; None if this process has none."""
         return ShownImages(self._tiles(self.fitted.real[:SHOWN])) if len(self.fitted.real) else None
 
     def shown_samples(self, samples: Samples) -> ShownImages | None:
-        """Return generated images, and for each the most similar real one; None where this process has none."""
+        """Return generated images with the most similar real image of each; None if this process has none."""
         images, prompts = samples.images[:SHOWN], self.prompts
         captions = [] if prompts is None else [prompts.text(i) for i in samples.indices[:SHOWN].tolist()]
         if not len(images):
@@ -117,7 +117,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         return ShownImages(self._tiles(images), captions, self._tiles(nearest), distances)
 
     def shown_diagnosis(self, evaluation: RegionEvaluation) -> ShownImages | None:
-        """Return the map, real images, the same with the fault, and generated ones; None without a diagnosis."""
+        """Return the map, real images without and with the fault, and generated ones; None without a diagnosis."""
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None or not diagnosis.examples:
             return None
@@ -137,8 +137,8 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
     """Draw the cluster map over the average image, and the CKA matrix ordered by cluster.
 
     Args:
-        regions: What was found.
-        size: Height and width of an image, which a site encoder may have made smaller.
+        regions: Regions that were found.
+        size: Height and width of an image, which may be larger than those of the sites.
     """
     labels, names = image_labels(regions.partition, size), regions.partition.given_names()
     out = {"clusters": plots.cluster_map(labels, names, regions.average)}
@@ -148,11 +148,11 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
 
 
 def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> dict[str, Drawing]:
-    """Return what draws the map, examples of the fault that was found and the shares of the distance; and odd images.
+    """Return functions that draw the map, examples of the fault, the shares of the distance, and odd images.
 
     Args:
         diagnosis: Diagnosis of an evaluation.
-        finding: The first of the evaluation.
+        finding: First finding of the evaluation.
         value_range: Values to show as black and as white.
     """
     finding = finding if finding.kinds or diagnosis.findings[0].fine else diagnosis.findings[0]
@@ -179,13 +179,13 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
 
 
 def side_by_side(regions: Regions, findings: Sequence[Finding], sets: Mapping[str, Tensor], note: str = "") -> Drawing:
-    """Return what draws images of each set, above them the region alone that differs most.
+    """Return a function that draws images of each set below the region that differs most.
 
     Args:
-        regions: What was found.
-        findings: Findings of the evaluation; that of a region comes before an area of the diagnosis.
-        sets: Name to images [n, C, H, W].
-        note: Below the title.
+        regions: Regions that were found.
+        findings: Findings of the evaluation; a region takes precedence over an area of the diagnosis.
+        sets: Images [n, C, H, W] by name.
+        note: Text below the title.
     """
     verdict = next((x for x in findings if x.area.region is not None), findings[0])
     label = regions.partition.regions().get(verdict.area.region or "")
@@ -203,7 +203,7 @@ def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
 
 
 def regions_found(regions: Regions) -> str:
-    """Return a map of the regions, and for each how large, where and how stable it is."""
+    """Return a map of the regions with the size, place and stability of each."""
     partition, stability = regions.partition, regions.stability
     how = f"{partition.num_clusters} clusters"
     if stability:
@@ -212,10 +212,10 @@ def regions_found(regions: Regions) -> str:
 
 
 def region_lines(partition: PixelPartition, stability: Mapping[str, float], encoding: str | None = None) -> list[str]:
-    """Return a map of characters with, next to it or below, a line for each region.
+    """Return a map of characters with a line for each region next to it or below.
 
     Args:
-        partition: The regions.
+        partition: Regions.
         stability: Stability of the regions that have one, by name.
         encoding: Encoding of the output; None for that of standard output.
 
@@ -239,8 +239,8 @@ def region_data(findings: Sequence[Finding], record: Values, partition: PixelPar
     """Return an evaluation of each region as plain Python, in the order of the findings.
 
     Returns:
-        By name: "label", "sites", "pixels", "where", "cms", "error_ratio", "share", "p_value" and "differs" (None where
-        nothing was tested), and "verdict" in words.
+        By name: "label", "sites", "pixels", "where", "cms", "error_ratio", "share", "p_value" and "differs" (None if
+        not tested), and "verdict" in words.
     """
     regions, values = partition.regions(), RegionValues(partition.regions())
     found = {}
@@ -253,13 +253,13 @@ def region_data(findings: Sequence[Finding], record: Values, partition: PixelPar
 
 
 def place_data(partition: PixelPartition, label: int) -> dict[str, Any]:
-    """Return where a region is and how large, as plain Python."""
+    """Return the place and size of a region as plain Python."""
     size = partition.sizes()[label]
     return {"label": label, "sites": size, "pixels": size * partition.patch_size**2, "where": partition.location(label)}
 
 
 def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return `region_data` as cells to be read."""
+    """Return `region_data` as cells of a table."""
     rows = []
     for name, of in data.items():
         ratio = format_error_ratio(of["error_ratio"]) if of["label"] else "–"
@@ -270,13 +270,13 @@ def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPartition, of: str = "") -> str:
-    """Return an evaluation region by region, those that differ most from real images first.
+    """Return an evaluation region by region as text, the largest difference first.
 
     Args:
         findings: Findings of the evaluation.
-        record: Its values.
-        partition: The regions.
-        of: Added to the title, such as "500 images".
+        record: Values of the evaluation.
+        partition: Regions.
+        of: Addition to the title, such as "500 images".
     """
     epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
     title = ", ".join(filter(None, ["Regions", epoch, of]))
@@ -284,7 +284,7 @@ def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPar
 
 
 def regions_html(findings: Sequence[Finding], record: Values, partition: PixelPartition) -> str:
-    """Return the finding, the map, and the table of the regions, those in bold that differ."""
+    """Return the finding, the map, and the table of the regions as HTML, with differing ones in bold."""
     data = region_data(findings, record, partition)
     bad = [name for name, of in data.items() if of["differs"]]
     epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
@@ -292,11 +292,11 @@ def regions_html(findings: Sequence[Finding], record: Values, partition: PixelPa
 
 
 def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> str:
-    """Return a table of the regions next to their map and what its columns mean below, for a notebook.
+    """Return a table of the regions next to their map, with the meaning of its columns below, for a notebook.
 
     Args:
-        table: Whose first column names the regions.
-        partition: The regions.
+        table: Table whose first column names the regions.
+        partition: Regions.
         bad: Rows to set in bold.
     """
     table_of = table_html(table.columns, table.rows, partition.regions(), bad)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is tracked of each region: its error ratio, and how the samples of the best evaluation looked."""
+"""Tracker of the error ratio of each region, and of the readings of the best evaluation."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ LOOKED_AT = 500
 
 
 class Look(NamedTuple):
-    """How the samples of an evaluation look beside those of the best one before.
+    """Readings of an evaluation compared with those of the best one before.
 
     Attributes:
         readings: Readings of the samples [N, R].
-        finding: What is visibly worse; None where nothing is.
+        finding: Finding of readings that are visibly worse; None if there are none.
     """
 
     readings: Tensor
@@ -43,9 +43,9 @@ class Look(NamedTuple):
 
 
 class RegionTracker(Tracker):
-    """Tracks the error ratio of image and regions, with the influences of each one's best evaluation.
+    """Tracks the error ratio of image and regions, with the influences of the best evaluation of each.
 
-    Sample i of all evaluations has one seed, so samples are compared with those of the best in pairs.
+    Sample i has the same seed at all evaluations, so samples are compared with those of the best in pairs.
     """
 
     quantity = "error ratio"
@@ -57,11 +57,11 @@ class RegionTracker(Tracker):
         self.readings: Tensor | None = None  # of the image's best evaluation
 
     def far(self, values: Values) -> list[str]:
-        """Return the names of the regions that are 1.25 times as far as at their best, which counts as 1 at least."""
+        """Return the names of the regions that are 1.25 times as far as at their best, or as 1 if the best is lower."""
         return [x for x, best in self.best.items() if x != IMAGE and values[x] >= ALERT_RATIO * max(best, 1.0)]
 
     def written(self, value: float) -> str:
-        """Write an error ratio."""
+        """Return an error ratio as text."""
         return format_error_ratio(value)
 
     def verdict(self, change: Change) -> str:
@@ -69,9 +69,9 @@ class RegionTracker(Tracker):
         return f"worse than at its best ({format_p(change.p)})"
 
     def scores(self, current: MMDInfluence) -> dict[str, float]:
-        """Return by how many standard errors each distance is lower than at its best before; {} at first.
+        """Return the decrease of each distance from its best before, in standard errors; {} at first.
 
-        nan, as 0 / 0, where real images do not vary.
+        It is nan, as 0 / 0, if real images do not vary.
         """
         if self.influence is None or not _comparable(current, self.influence):
             return {}
@@ -81,16 +81,16 @@ class RegionTracker(Tracker):
     def update(
         self, current: MMDInfluence, ratios: Values, scores: Values, epoch: float, readings: Tensor | None = None
     ) -> list[Change]:
-        """Take in an evaluation; return the regions that deserve an alert from now on.
+        """Add an evaluation; return the regions that newly deserve an alert.
 
-        Where it cannot be compared with those before, such as with an encoder that changed, it is the first.
+        If it is not comparable with those before, for example after a change of an encoder, it counts as the first.
 
         Args:
-            current: Influences of its samples.
+            current: Influences of the samples.
             ratios: Error ratios of image and regions.
             scores: Scores of the regions, as `scores` returned them.
             epoch: Epoch of the evaluation.
-            readings: Readings of its samples, where they are read.
+            readings: Readings of the samples, if any.
         """
         if self.influence is None or not _comparable(current, self.influence):
             self.best, self.epochs, self.influence = {}, {}, current
@@ -101,11 +101,11 @@ class RegionTracker(Tracker):
         return self.track(ratios, scores, epoch)
 
     def look(self, fake: Tensor, real: Tensor, ratio: float, seed: int, aligned: bool = True) -> Look:
-        """Compare how samples look with those of the best evaluation before.
+        """Compare the readings of samples with those of the best evaluation before.
 
         Args:
             fake: Generated images [N, C, H, W].
-            real: Real ones [M, C, H, W].
+            real: Real images [M, C, H, W].
             ratio: Error ratio of the image.
             seed: Seed of the permutations.
             aligned: True if the same places of images can be compared.
@@ -127,7 +127,7 @@ class RegionTracker(Tracker):
         return Look(now, Finding(text, Area("image"), "", None, fine=False, p=worse[0].p, samples=samples))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return tensors and plain Python only."""
+        """Return the state as tensors and plain Python."""
         influence = None
         if self.influence is not None:
             influence = self.influence._asdict() | {"regions": list(self.influence.regions)}
@@ -143,7 +143,7 @@ class RegionTracker(Tracker):
 
 
 def _comparable(current: MMDInfluence, best: MMDInfluence) -> bool:
-    """Return True if both were measured against the same real samples by the same kernel."""
+    """Return True if both were measured against the same real samples with the same kernel."""
     if best.fake.shape != current.fake.shape:
         return False
     try:
@@ -154,7 +154,7 @@ def _comparable(current: MMDInfluence, best: MMDInfluence) -> bool:
 
 
 def _replaced(best: MMDInfluence, improved: Sequence[str], current: MMDInfluence) -> MMDInfluence:
-    """Return influences with those of the regions that improved replaced by the current ones."""
+    """Return influences in which improved regions have the current ones."""
     better = torch.tensor([name in improved for name in current.regions])
     taken: dict[str, Any] = {}
     for name in ("mmd", "fake", "real", "second_order"):

@@ -24,7 +24,7 @@ _BASELINE = _OF_IMAGES.pop("baseline")
 
 
 def _is_detail(measure: str, region: str) -> bool:
-    """Return True but for what is read of each region, and of the image as a whole."""
+    """Return True unless the value is a main one of a region or of the image."""
     if region == IMAGE:
         return measure not in ("error_ratio", *VIEWS)
     return measure != "error_ratio" or region == CONSTANT
@@ -37,14 +37,14 @@ class RegionValues:
     image; the CMS of a region has the region's name alone.
 
     Args:
-        regions: Names, without the image.
+        regions: Names of the regions, without the image.
         baselines: Keys of the values that have a baseline.
 
     Attributes:
-        error_ratio, p, vs_best, share: Keys by region, the image among them but for the share.
+        error_ratio, p, vs_best, share: Keys by region, including the image except for the share.
         distance: Keys by view, then by region.
         baseline: Keys by the key of the value whose baseline it is.
-        specs: All declarations.
+        specs: Declarations of all values.
 
     Example:
         >>> values = RegionValues(["cluster_1", "constant"])
