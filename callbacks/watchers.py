@@ -73,7 +73,7 @@ class WatchedValues:
         ]
 
     def _watched(self, trainer: pl.Trainer) -> list[str]:
-        """Return the keys of this monitor for which callbacks and schedulers wait; without them Lightning ends a run."""
+        """Return the keys of this monitor that callbacks and schedulers need; without them Lightning ends a run."""
         return [str(x.monitor) for name, x in waiting(trainer, self._prefix) if name != SCHEDULER or x.strict]
 
 
