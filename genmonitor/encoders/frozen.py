@@ -216,7 +216,7 @@ class OneHot:
 
 
 class TfIdf:
-    """TF-IDF vectors of texts [n, w], of unit length: words that are frequent in a text and rare in the corpus weigh most.
+    """TF-IDF vectors of texts [n, w], of unit length: words frequent in a text and rare in the corpus weigh most.
 
     Args:
         corpus: Texts that define the vocabulary, at most the 3000 most frequent words.

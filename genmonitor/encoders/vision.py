@@ -153,7 +153,7 @@ class ImageFeatures(nn.Module):
 
 
 class DreamSim(nn.Module):
-    """DreamSim's features [n, d] of images [n, 1 or 3, h, w]: those of its networks, joined, centered and of unit length.
+    """DreamSim's features [n, d] of images [n, 1 or 3, h, w]: those of its networks, joined, centered, normalized.
 
     Args:
         parts: Networks.

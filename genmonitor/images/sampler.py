@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing samples from a generator: the same global set at every evaluation, for any number of processes and batch size."""
+"""Drawing samples from a generator: the same global set at every evaluation, for any processes and batch size."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def cell_side(shape: tuple[int, ...], patch_size: int) -> int:
 
 
 def cka_work(n: int, shape: tuple[int, ...], patch_size: int | None = None) -> float:
-    """Return the number of products of values of two sites in an image, over n images [c, h, w] and all pairs of sites."""
+    """Return the number of products of values of two sites, over n images [c, h, w] and all pairs of sites."""
     channels, height, width = shape
     side = patch_size or math.ceil((height * width / MAX_SITES) ** 0.5)
     sites = (height // side) * (width // side)

@@ -138,7 +138,7 @@ class PairKernel:
         return FeatureMap(2 * num_features, self.output_kernel, torch.cat(frequencies, 1))
 
     def _normal(self, side: int, count: int, seed: int) -> Callable[[], Tensor]:
-        """Return a function that draws normal numbers of one side: its columns of a joint draw, so that sides are independent."""
+        """Return a function that draws normal numbers of one side, as its columns of a joint draw."""
         sizes, generator = self._sizes, torch.Generator().manual_seed(seed)
 
         def draw() -> Tensor:

@@ -52,7 +52,7 @@ class Whitening(NamedTuple):
 
     @classmethod
     def of(cls, *sets: Tensor) -> Whitening:
-        """Make it from reference images [N, C, H, W], float32 or float64, in one or more sets; N at least 2 in total."""
+        """Make it from reference images [N, C, H, W], float32 or float64, in one or more sets; N at least 2."""
         like, count = sets[0], sum(map(len, sets))
         mean = torch.zeros(like.shape[1:], dtype=torch.float64, device=like.device)
         for part in _parts(sets):
