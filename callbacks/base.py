@@ -65,40 +65,39 @@ def _warn(text: str) -> None:
 
 
 class GenerativeMonitor(Monitor, Callback):
-    """Evaluates a generator while it trains, and leaves the training as it would have been.
+    """Evaluates a generator while it trains, and leaves the training unchanged.
 
-    Monitors of one Trainer that ask for the same samples draw them once per evaluation: by the same `sample_fn`,
-    `prompts`, `seed` and `batch_size`, while the module holds the same weights. One with fewer samples takes the first
-    of the others'.
+    Monitors of one Trainer with the same `sample_fn`, `prompts`, `seed` and `batch_size` draw their samples once per
+    evaluation, while the module holds the same weights. A monitor with fewer samples uses the first ones.
 
-    A model may be spread over the processes by Lightning's ModelParallelStrategy, with `fully_shard` (FSDP2, torch 2.13
-    or newer), tensor parallelism or both. All processes then draw as many batches, in step, and gather the parameters
-    of one part at a time; a sampler must take as many steps for any samples. FSDPStrategy and DeepSpeed stage 3 are
-    refused: `genmonitor sweep` evaluates their consolidated checkpoints after the run.
+    Lightning's ModelParallelStrategy may split a model over the processes, with `fully_shard` (FSDP2, torch 2.13 or
+    newer), tensor parallelism or both. All processes then draw equally many batches in step, and gather the parameters
+    of one part at a time. The model must take the same number of forward passes for any samples. FSDPStrategy and
+    DeepSpeed stage 3 are refused; `genmonitor sweep` evaluates their consolidated checkpoints after the run.
 
-    In `trainer.validate` and `trainer.test` it evaluates once, at the moment of the loaded checkpoint, compared with
-    the images that are validated or tested. The training data, for what is fixed at the start, come from the datamodule
-    or the module, unless `real_images` are given. A monitor that a training in this process has fitted stays as it is.
-    The record is added to `history`; report and figures are in the folder genmonitor-validate or genmonitor-test of
-    the run, and nothing of the training's changes.
+    In `trainer.validate` and `trainer.test` it evaluates once, at the moment of the loaded checkpoint, against the
+    images that are validated or tested. The training data for the fixed values come from the datamodule or the module,
+    unless `real_images` are given. A monitor that a training in this process has fitted is not fitted again. The record
+    is added to `history`; report and figures go to the folder genmonitor-validate or genmonitor-test of the run. Files
+    of the training do not change.
 
-    Two monitors of a kind in one Trainer need names of their own: give each another `prefix=`.
+    Two monitors of the same kind in one Trainer need different names: give each its own `prefix=`.
 
     Args:
-        evaluator: what is evaluated; log keys and files begin with its prefix.
-        sampler: how samples are drawn, as many as the evaluator wants; `ValidationSamples` takes those that
-            `validation_step` draws.
-        schedule: when to evaluate; None for every epoch, at the end of validation if there is any.
-        real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
-            start, validation data to compare with.
-        weights: see `MonitorOptions`.
-        **options: those that every monitor takes, by keyword: see `EvaluationOptions`.
+        evaluator: Evaluator; log keys and files begin with its prefix.
+        sampler: Sampler of the number of samples that the evaluator needs; `ValidationSamples` takes those of
+            `validation_step`.
+        schedule: Schedule of the evaluations; None for every epoch, at the end of validation if there is any.
+        real_images: Dataset, DataLoader or tensor; None for the Trainer's training data for what is fixed at the start,
+            and its validation data to compare with.
+        weights: Weights to evaluate, see `MonitorOptions`.
+        **options: Those that every monitor takes, by keyword: see `EvaluationOptions`.
 
     Attributes:
-        history: a record of values, with `epoch` and `step`, for each evaluation of the run. It stays empty in a script
-            whose strategy trains in processes of its own, such as ddp_spawn and ddp_notebook: history.csv has them.
-        images_seen: training images until the last evaluation, None where they are not known.
-        fitted: whether the evaluator is, in this process.
+        history: Record of values, with `epoch` and `step`, for each evaluation of the run. It stays empty in a script
+            whose strategy trains in separate processes, such as ddp_spawn and ddp_notebook; history.csv has the values.
+        images_seen: Number of training images until the last evaluation, None if unknown.
+        fitted: True if the evaluator is fitted in this process.
     """
 
     def __init__(
@@ -126,13 +125,13 @@ class GenerativeMonitor(Monitor, Callback):
 
     @property
     def state_key(self) -> str:
-        """What tells this monitor's state from that of another of its kind in a checkpoint."""
+        """Key of this monitor's state in a checkpoint, different for another monitor of its kind."""
         return f"{type(self).__qualname__}[prefix={self.prefix}]"
 
     # hooks
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Take note of what the Trainer does, before it loads a checkpoint."""
+        """Record the task of the Trainer, before it loads a checkpoint."""
         self._stage = stage
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -164,7 +163,7 @@ class GenerativeMonitor(Monitor, Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: Any, **__: Any
     ) -> None:
-        """Count the images, and evaluate where the schedule goes by steps."""
+        """Count the images, and evaluate if the schedule counts steps."""
         images = batch_size(batch) * trainer.world_size // tensor_parallel_size(pl_module)
         self.images_seen = (self.images_seen or 0) + images
         seen = batches_seen(trainer)[0]
@@ -175,14 +174,14 @@ class GenerativeMonitor(Monitor, Callback):
         self._after_all_monitors(trainer)
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Forget the samples of the validation run before, where such are taken."""
+        """Forget the samples of the previous validation run, if they are taken from validation."""
         if isinstance(self.sampler, ValidationSamples):
             self.sampler.start()
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
-        """Take the samples that validation drew, where they are wanted."""
+        """Take the samples that validation drew, if needed."""
         if isinstance(self.sampler, ValidationSamples):
             self.sampler.take(pl_module, outputs, TrainerCollective(trainer))
 
@@ -204,7 +203,7 @@ class GenerativeMonitor(Monitor, Callback):
         self._after_all_monitors(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate at the end of an epoch where nothing is validated, and at the end of the last epoch in any case."""
+        """Evaluate at the end of an epoch without validation, and at the end of the last epoch in any case."""
         seen, in_epoch = batches_seen(trainer)
         last = self._evaluated_at < seen and ends_here(trainer) and not isinstance(self.sampler, ValidationSamples)
         if last or (not self._validates and self.schedule.epoch_due(trainer.current_epoch)):
@@ -213,11 +212,11 @@ class GenerativeMonitor(Monitor, Callback):
         self._after_all_monitors(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Free what an evaluation that was cut short left."""
+        """Free the memory of an interrupted evaluation."""
         cache.clear(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Print the summary, and after all monitors' where the report is."""
+        """Print the summary and, after those of all monitors, the path of the report."""
         self.publisher.notes.set_whole_run()
         if max(self._evaluated_at, 0) < batches_seen(trainer)[0]:
             self.publisher.notes.warn(
@@ -249,15 +248,15 @@ class GenerativeMonitor(Monitor, Callback):
         self.fitted = True
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
-        """Evaluate the module as it is now and publish what is found. Every process calls it.
+        """Evaluate the module in its current state and publish the results. Every process calls it.
 
         Args:
-            trainer: says at what epoch and step.
-            pl_module: draws the samples.
-            draw: gives this process's samples instead.
+            trainer: Trainer, which gives epoch and step.
+            pl_module: Module that draws the samples.
+            draw: Function that returns this process's samples instead.
 
         Returns:
-            The record; None where the evaluation failed and was skipped, as `on_error` says.
+            The record; None if the evaluation failed and was skipped, see `on_error`.
         """
         if self.failures.switched_off:
             return None
@@ -290,11 +289,11 @@ class GenerativeMonitor(Monitor, Callback):
         return self.history[-1]
 
     def _skip(self, error: BaseException, moment: Moment, comm: Collective) -> None:
-        """Keep what there is to say for later: what a user's `on_alert` notes must not be put back."""
+        """Delay messages, so that changes by a user's `on_alert` are not undone."""
         self._failed = partial(super()._skip, error, moment, comm)
 
     def evaluate_and_log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate, and let other callbacks know the values. Every process calls it, in a hook that may log."""
+        """Evaluate, and publish the values to other callbacks. Every process calls it, in a hook that may log."""
         self._evaluated_at = batches_seen(trainer)[0]
         record = self.evaluate(trainer, pl_module)
         if record is None:
@@ -314,7 +313,7 @@ class GenerativeMonitor(Monitor, Callback):
 
     @contextmanager
     def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
-        """Have the training left alone inside the block, with its data, and report what had to be put back."""
+        """Protect the training and its data inside the block, and report changes that had to be undone."""
         average = averaged_model(find_weight_averaging(trainer))
         others, states = callbacks_with_state(trainer)
         others |= {f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)}
@@ -332,7 +331,7 @@ class GenerativeMonitor(Monitor, Callback):
             yield
 
     def _data_kept(self, trainer: pl.Trainer) -> AbstractContextManager[None]:
-        """Return a block that leaves the data as they are, whoever reads them in it."""
+        """Return a context that restores the data after reading."""
         data = {
             "the training data": trainer.train_dataloader,
             "the validation data": trainer.val_dataloaders,
@@ -343,7 +342,7 @@ class GenerativeMonitor(Monitor, Callback):
         return preserve_data(named, self.publisher.notes.add)
 
     def _after_all_monitors(self, trainer: pl.Trainer) -> None:
-        """Free the samples and finish the evaluations that the monitors have in common."""
+        """Free the common samples of the monitors and finish their evaluations."""
         together = monitors(trainer)
         if together[-1] is self:
             cache.clear(trainer)
@@ -357,7 +356,7 @@ class GenerativeMonitor(Monitor, Callback):
             self.publisher.notes.add(note)
 
     def _start_new_run(self) -> None:
-        """Let nothing of an earlier run with this monitor stay."""
+        """Forget an earlier run of this monitor."""
         self.history = []
         self.evaluator.forget()
         self.publisher.reset()
@@ -366,19 +365,19 @@ class GenerativeMonitor(Monitor, Callback):
         self.schedule.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain Python and tensors only."""
+        """Return the state as tensors and plain Python."""
         return {"images_seen": self.images_seen, **self.schedule.state_dict(), **super().state_dict()}
 
     # to Lightning it is not overridden: of two callbacks with one key its message does not name `prefix`, ours does
     state_dict.__wrapped__ = Callback.state_dict  # type: ignore[attr-defined]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state; what is fixed for a run stays fixed when it is resumed.
+        """Take over a saved state; the values fixed for the run stay fixed.
 
-        To validate or test a checkpoint of a training in this process rewinds nothing.
+        Validating or testing a checkpoint of a training in this process does not rewind the monitor.
 
         Raises:
-            ValueError: if the state is not whole.
+            ValueError: If the state is incomplete.
         """
         if self._stage != "fit" and self.fitted:
             return
@@ -390,7 +389,7 @@ class GenerativeMonitor(Monitor, Callback):
 
 
 def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bool = False) -> SampledModel:
-    """Return the module as samplers take it: under the Trainer's precision, `shared` by its monitors."""
+    """Return the module for samplers, in the Trainer's precision, `shared` by its monitors."""
     precision, shared_by = trainer.precision_plugin.forward_context, trainer if shared else None
     return SampledModel(pl_module, pl_module.device, precision=precision, shared_by=shared_by)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a monitor by keyword, and which of them the sampler, the schedule and the monitor take."""
+"""Options of a monitor by keyword, divided between sampler, schedule and monitor."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ class MonitorOptions(EvaluationOptions, total=False):
     These are `image_key`, `evaluate_on`, `on_alert`, `on_error` and `verbose`.
 
     Args:
-        every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
-            epoch; 1 by default.
-        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
-        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None, the default, calls
+        every_n_epochs: Number n of epochs, to evaluate in every n-th, at the end of validation if there is any, else at
+            the end of the epoch; 1 by default.
+        every_n_train_steps: Number n of training batches, to evaluate after the first and then after every n-th
+            instead.
+        sample_fn: Function `sample_fn(pl_module, n)` that returns n images [n, C, H, W]; None, the default, calls
             `pl_module.sample(n)`. With prompts the arguments are `(pl_module, prompts)` and the method is
-            `sample_prompts(prompts)`: a list of strings, or labels as int64 [n] on the module's device.
-        sample_batch_size: images per call of it, and samples per call of an encoder; 100 by default.
-        real_images: a Dataset, DataLoader or tensor; None, the default, for the Trainer's: see the monitor.
-        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto", the default, for the averaged
-            ones where there are any, "raw" or "averaged".
+            `sample_prompts(prompts)`. Prompts are a list of strings, or labels as int64 [n] on the module's device.
+        sample_batch_size: Number of images per call of it, and of samples per call of an encoder; 100 by default.
+        real_images: Dataset, DataLoader or tensor; None, the default, for the Trainer's data, see the monitor.
+        weights: Weights to evaluate with Lightning's WeightAveraging: "raw", "averaged", or "auto", the default, for
+            averaged ones if there are any.
     """
 
     every_n_epochs: int
@@ -40,14 +41,14 @@ class MonitorOptions(EvaluationOptions, total=False):
 
 
 def split_options(monitor: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule, dict[str, Any]]:
-    """Return what a `Sampler` takes of the options of a monitor, when to evaluate, and what `GenerativeMonitor` takes.
+    """Split the options of a monitor into those of a `Sampler`, the schedule, and those of `GenerativeMonitor`.
 
     Args:
-        monitor: its class.
-        given: the options that its constructor was given.
+        monitor: Class of the monitor.
+        given: Options given to its constructor.
 
     Raises:
-        TypeError: if an option is not known, naming the nearest one.
+        TypeError: If an option is unknown, naming the most similar one.
     """
     options = dict(given)
     own = inspect.signature(monitor).parameters.keys() - {"options"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PromptedMonitor: a monitor of conditional generators, of features of outputs and of their prompts."""
+"""PromptedMonitor: a monitor of conditional generators, by features of outputs and of their prompts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class PromptedMonitor(GenerativeMonitor):
     """A monitor of features of outputs and of their prompts.
 
     Args:
-        settings: of the evaluator.
-        make: the evaluator's class.
-        options: the monitor's `MonitorOptions`.
-        **arguments: further ones of the evaluator's class.
+        settings: Settings of the evaluator.
+        make: Class of the evaluator.
+        options: `MonitorOptions` of the monitor.
+        **arguments: Further arguments of the evaluator's class.
     """
 
     evaluator: PromptedEvaluator[Any]

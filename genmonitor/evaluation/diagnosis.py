@@ -55,20 +55,20 @@ class Diagnosis:
     """What `diagnose` found. `str()` says it in words, a notebook shows the same.
 
     Attributes:
-        findings: the one that explains most of the image's distance first; each has an `area` with its `mask`, `kinds`
+        findings: The one that explains most of the image's distance first; each has an `area` with its `mask`, `kinds`
             with strength and share, `p` and `samples`, indices of the generated images that show it most.
-        areas: the numbers behind them, by the name of the area: distance, spread, nearest and more.
-        map: of `genmonitor.functional.discrepancy_map`; None where areas were given.
-        average: mean of the real images [C, H, W].
-        examples: images [n, C, H, W] by what is to be said of them: real ones, the same with the faults of the first
+        areas: The numbers behind them, by the name of the area: distance, spread, nearest and more.
+        map: Map of `genmonitor.functional.discrepancy_map`; None where areas were given.
+        average: Mean of the real images [C, H, W].
+        examples: Images [n, C, H, W] by what is to be said of them: real ones, the same with the faults of the first
             finding where it has any, and the generated ones that show it most; empty for features.
-        too_rare: indices of real images that generated ones are too seldom like; empty where proportions explain less
+        too_rare: Indices of real images that generated ones are too seldom like; empty where proportions explain less
             than 20 %.
-        too_frequent: the same of those that they are like too often.
-        left_out: fault models that were not tried, and why.
-        failures: fault models that failed, in sentences.
-        singles: copies, strange samples, and real images that none is like; None where an area or regions were given.
-        bands: of `genmonitor.functional.band_energy_test`; None likewise, and of features.
+        too_frequent: The same of those that they are like too often.
+        left_out: Fault models that were not tried, and why.
+        failures: Fault models that failed, in sentences.
+        singles: Copies, strange samples, and real images that none is like; None where an area or regions were given.
+        bands: Bands of `genmonitor.functional.band_energy_test`; None likewise, and of features.
     """
 
     findings: tuple[Finding, ...]
@@ -183,28 +183,28 @@ def diagnose(
     relative similarity test. At most 500 images of each side are looked at.
 
     Args:
-        fake: generated images [N, C, H, W] in the value range of `real`, or features [N, D]; N at least 8.
-        real: real ones [M, C, H, W] or [M, D]; M at least 8.
-        area: bool [H, W], the pixels to diagnose; None to find areas by the map of discrepancies.
-        partition: regions to diagnose one by one, instead of an area.
-        fault_models: the ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis.kinds`.
-        readings: statistics of single images to compare instead of `READINGS` of
+        fake: Generated images [N, C, H, W] in the value range of `real`, or features [N, D]; N at least 8.
+        real: Real ones [M, C, H, W] or [M, D]; M at least 8.
+        area: Boolean mask [H, W], the pixels to diagnose; None to find areas by the map of discrepancies.
+        partition: Regions to diagnose one by one, instead of an area.
+        fault_models: The ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis.kinds`.
+        readings: Statistics of single images to compare instead of `READINGS` of
             `genmonitor.functional.diagnosis.readings`; see `Reading` there.
-        aligned: whether the same places of images can be compared, as of faces or scans. If not, as of photographs of
+        aligned: True if the same places of images can be compared, as of faces or scans. If not, as of photographs of
             anything, patches from random places are: kinds are named, places are not. Images should be larger than 16
             pixels.
-        encoded: whether samples are an encoder's, not pixels: faults of pixels, such as blur, are then left out.
-        skip_failing: name a fault model or a reading that fails in `failures` and go on, rather than raise its error.
-        train: training images or features, to look for copies of, beside which `real` ones are held out; None to look
+        encoded: True if samples are an encoder's, not pixels: faults of pixels, such as blur, are then left out.
+        skip_failing: Name a fault model or a reading that fails in `failures` and go on, rather than raise its error.
+        train: Training images or features, to look for copies of, beside which `real` ones are held out; None to look
             for copies of every second real one beside the others.
-        train_indices: numbers by which findings name the training images, such as those of a data set; None for 0, 1 …
-        fake_indices: the same of the generated images.
-        seed: of the halves and of what faults draw.
+        train_indices: Numbers by which findings name the training images, such as those of a data set; None for 0, 1 …
+        fake_indices: The same of the generated images.
+        seed: Seed of the halves and of what faults draw.
 
     Raises:
-        TypeError: if a side is no tensor of real numbers, `area` none of booleans, a fault model lacks an attribute,
+        TypeError: If a side is no tensor of real numbers, `area` none of booleans, a fault model lacks an attribute,
             or a reading is no `Reading`.
-        ValueError: if shapes or scales differ, values are not finite, samples are fewer than 8, or the area is of
+        ValueError: If shapes or scales differ, values are not finite, samples are fewer than 8, or the area is of
             another size or empty. Likewise if both `area` and `partition` are given, if either is with aligned=False,
             or that with features. And if a fault model or a reading returns another shape, NaN or infinities.
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine of every Gaussian comparison: sums of kernels over pairs of samples, for groups of values, in one pass.
+"""Engine of all Gaussian comparisons: sums of kernels over pairs of samples, for groups of values, in one pass.
 
-A group is the image or a region of it, in a view: pixels as they are (structure) or whitened (texture). Its distances
-are computed once, its kernels of all gammas from these, and all sums that anything needs from the kernels. Sums are of
-the kernel minus one: the constant is in no discrepancy, and where a kernel is so wide that it is one but for a little,
-float32 holds the little.
+A group is the image or a region of it, in a view: plain pixels (structure) or whitened ones (texture). Its distances
+are computed once, then its kernels of all gammas, and then all sums of the kernels. The sums are of the kernel minus
+one. A constant cancels in every discrepancy, and for a wide kernel float32 resolves the small difference from one.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
 
 @dataclass(frozen=True, eq=False)
 class GroupKernels:
-    """What is fixed before a comparison: the groups of a view, and the kernels of each.
+    """Fixed parts of a comparison: the groups of a view, and the kernels of each.
 
     Attributes:
-        names: of the G groups, "image" first.
-        view: the parts of samples: one for each group, or for all but the image, whose distances are then their sum.
-        unit: gamma of each group, float64 [G] on the CPU; 0 where there is no kernel.
-        multipliers: of the unit, one for each of K kernels, rising.
-        kernel: whose distances are taken; its own gamma counts only where it does not factorize.
-        mixture: what each kernel counts in their mixture [G, K]; None where none is needed.
-        scales: mean squared distance of the reference samples in each group [G]; None where a kernel was given.
-        spread: root mean square of each centered kernel of two real samples [G, K], see `balanced`.
-        deviation: the same of the mixture [G].
-        gamma: of one more Gaussian, for all groups, that is in no mixture; None for none.
+        names: Names of the G groups, "image" first.
+        view: Parts of samples, one for each group, or for each but the image, whose distances are then their sum.
+        unit: Gamma of each group, float64 [G] on the CPU; 0 for a group without a kernel.
+        multipliers: Multiples of the unit, one for each of K kernels, in rising order.
+        kernel: Kernel that defines the distances; its own gamma counts only if it does not factorize.
+        mixture: Weight of each kernel in their mixture [G, K]; None if no mixture is needed.
+        scales: Mean squared distance of the reference samples in each group [G]; None if a kernel was given.
+        spread: Root mean square of each centered kernel of two real samples [G, K], see `balanced`.
+        deviation: Root mean square of the centered mixture [G].
+        gamma: Gamma of one more Gaussian for all groups, outside the mixture; None for none.
     """
 
     names: tuple[str, ...]
@@ -79,15 +78,15 @@ class GroupKernels:
         view: SampleView | None = None,
         multipliers: Sequence[float] = MULTIPLIERS,
     ) -> GroupKernels:
-        """Take each group's gammas from the mean squared distance of its reference samples.
+        """Choose gammas of each group by the mean squared distance of its reference samples.
 
-        A group where the reference is constant takes those of the image.
+        A group with a constant reference takes those of the image.
 
         Args:
-            reference: samples [N, ...] of one set or more, taken together.
-            partition: the regions of images.
-            view: what is compared; None for values as they are.
-            multipliers: gammas in units of one over a group's mean squared distance.
+            reference: Samples [N, ...] of one or more sets, taken together.
+            partition: The regions of images.
+            view: View to compare; None for plain values.
+            multipliers: Gammas in units of the inverse mean squared distance of a group.
         """
         view = view or Structure.of(reference[0], partition)
         names = group_names(partition)
@@ -103,7 +102,7 @@ class GroupKernels:
 
     @classmethod
     def single(cls, kernel: Kernel, x: Tensor, partition: PixelPartition | None, mixture: bool = False) -> GroupKernels:
-        """Compare values as they are by one kernel, whose gamma is set and serves all groups."""
+        """Compare plain values by one kernel, whose gamma is set and shared by all groups."""
         view, names = Structure.of(x, partition), group_names(partition)
         if not kernel.factorizes and partition:
             view = Structure([*Structure.of(x, None).columns, *view.columns])
@@ -117,9 +116,9 @@ class GroupKernels:
         return self.unit[:, None] * torch.tensor(self.multipliers, dtype=torch.float64)
 
     def balanced(self, real: Tensor) -> GroupKernels:
-        """Weigh each kernel by the inverse standard deviation of its MMD between real samples [M, ...].
+        """Weight each kernel by the inverse standard deviation of its MMD between real samples [M, ...].
 
-        These are at least 1000 where there are as many, spread evenly. Where nothing varies, all kernels count alike.
+        At least 1000 of them are used if available, evenly spread. If nothing varies, all kernels count alike.
         """
         # real samples, or more, that say how much a discrepancy varies by chance
         some = real[:: max(1, len(real) // 1000)]
@@ -136,12 +135,12 @@ class GroupKernels:
         return replace(self, mixture=mixture, spread=spread, deviation=deviation)
 
     def sums(self, x: Tensor, y: Tensor | None = None, sizes: tuple[int | None, int | None] = (None, None)) -> PairSums:
-        """Sum over the pairs of a sample of x and one of y, or of two different ones of x, each in both orders.
+        """Sum over pairs of samples of x and y, or of two different ones of x in both orders.
 
         Args:
-            x: samples [N, ...], float32 or float64.
-            y: samples [M, ...] of the same dtype; None for x itself.
-            sizes: samples in a block of rows and of columns; None for all.
+            x: Samples [N, ...], float32 or float64.
+            y: Samples [M, ...] of the same dtype; None for x itself.
+            sizes: Numbers of samples in a block of rows and of columns; None for all.
         """
         rows = sizes[0] or len(x)
         if y is None:
@@ -158,11 +157,11 @@ class GroupKernels:
         """Sum the mixture minus one over the pairs of two sets of samples, for each two of S sets, in one pass.
 
         Args:
-            x: samples [N, ...], float32 or float64.
-            sets: indices of samples; one that is in a set twice counts twice.
+            x: Samples [N, ...], float32 or float64.
+            sets: Indices of the samples of each set; a sample that occurs twice in a set counts twice.
 
         Returns:
-            float64 [G, S, S]; on the diagonal those of a set, with pairs of a sample with itself, which are 0.
+            Sums [G, S, S], float64; the diagonal holds those within a set, where pairs of a sample with itself are 0.
         """
         counts = torch.stack([torch.bincount(some, minlength=len(x)) for some in sets]).double().to(x.device)
         out = torch.zeros(len(self.names), len(sets), len(sets), dtype=torch.float64, device=x.device)
@@ -179,14 +178,14 @@ class GroupKernels:
         return out
 
     def _sums(self, x: Tensor, y: Tensor, n: int, rows: int, parts: Spans, same: bool) -> list[PairSums]:
-        """Sum over the pairs of one of the first n samples of x and one of each part of y.
+        """Sum over the pairs of the first n samples of x and the samples of each part of y.
 
         Args:
-            x: samples.
-            y: samples; x itself with `same`.
-            n: see above.
-            rows: samples in a block of the n.
-            parts: of the columns, the number of samples and how many are in a block.
+            x: Samples.
+            y: Samples; x itself with `same`.
+            n: Number of samples of x.
+            rows: Number of samples in a block of these.
+            parts: Number of samples of each part of the columns, and of each block.
             same: True if the first part is the n samples themselves.
         """
         zeros = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -221,7 +220,7 @@ class GroupKernels:
     def _summed(self, strip: Strip, rows: int) -> tuple[Tensor, Tensor | None, float]:
         """Return sums over `rows` rows of each kernel minus one [K, strips, columns], and the mixture of a strip.
 
-        The third is 1 where the mixture is of the kernels, not of the kernels minus one, times the weights' sum.
+        The third result is the sum of the weights if the mixture is of the kernels instead of the kernels minus one.
         """
         weights = [] if self.mixture is None else self.mixture[strip.group].tolist()
         partial: list[Tensor] = []
@@ -239,7 +238,7 @@ class GroupKernels:
     ) -> None:
         """Add some columns of a strip of the mixture, from the column `first` of a part on.
 
-        Of a symmetric strip, which counts in both orders, the pairs of its own rows are in the upper triangle twice.
+        A symmetric strip counts in both orders; pairs of its own rows occur twice in it.
         """
         assert self.mixture is not None  # or there were nothing to add
         group, own = strip.group, strip.stop - strip.start if same else 0
@@ -252,7 +251,7 @@ class GroupKernels:
         )
 
     def _strips(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[Strip]:
-        """Yield strips of rows; where `y` is `x`, their columns begin with the first of these rows.
+        """Yield strips of rows; if `y` is `x`, their columns begin with the first of these rows.
 
         Groups without a kernel are left out.
         """
@@ -274,7 +273,7 @@ class GroupKernels:
                 yield Strip(group, a, b, gaussians_of(distances, gammas, self.gamma, float(some.median())))
 
     def _distances(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[tuple[int, int, int, Tensor]]:
-        """Yield a group, a first and a last row, and the distances of these rows, as many at a time as memory holds."""
+        """Yield a group, a first and a last row, and the distances of these rows, as many at a time as fit in memory."""
         adds_up = len(self.names) > len(self.view)
         held = max(1, chunking.MEMORY_BUDGET // (6 * 8 * len(y) * max(b - a for a, b in spans)))
         for some in (spans[i : i + held] for i in range(0, len(spans), held)):
@@ -294,7 +293,7 @@ class GroupKernels:
                 yield 0, a, b, distances
 
     def _pieces(self, part: int, group: int, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Distances]]:
-        """Yield some values of a part at a time, of both sides, and what measures their distances.
+        """Yield values of a part, some at a time, of both sides, with the kernel that measures their distances.
 
         float32 holds the exponents of the second kernel to within a millionth, those of 32 to a sixteenth of that.
         """
@@ -309,12 +308,12 @@ class GroupKernels:
 def view_kernels(
     reference: Sequence[Tensor], partition: PixelPartition | None, multipliers: Sequence[float] = MULTIPLIERS
 ) -> dict[View, GroupKernels]:
-    """Fix both views of images, or the structure of features, by reference samples.
+    """Make both views of images, or the structure of features, from reference samples.
 
     Args:
-        reference: images [N, C, H, W] or features [N, D] of one set or more, taken together.
-        partition: the regions of images.
-        multipliers: gammas in units of one over a group's mean squared distance.
+        reference: Images [N, C, H, W] or features [N, D] of one or more sets, taken together.
+        partition: The regions of images.
+        multipliers: Gammas in units of the inverse mean squared distance of a group.
     """
     structure = GroupKernels.gaussian(reference, partition, multipliers=multipliers)
     out: dict[View, GroupKernels] = {"structure": structure}
@@ -338,7 +337,7 @@ def views_state(views: Mapping[View, GroupKernels]) -> dict[str, dict[str, Tenso
 def views_of_state(
     state: Mapping[str, Mapping[str, Tensor]], like: Tensor, partition: PixelPartition | None
 ) -> dict[View, GroupKernels]:
-    """Make views of what `views_state` returned, for samples of the shape, dtype and device of `like`."""
+    """Make views from the result of `views_state`, for samples with the shape, dtype and device of `like`."""
     out: dict[View, GroupKernels] = {}
     for name in (view for view in VIEWS if view in state):
         saved = dict(state[name])
@@ -358,7 +357,7 @@ def group_names(partition: PixelPartition | None) -> tuple[str, ...]:
 def group_scales(reference: Sequence[Tensor], view: SampleView, groups: int) -> Tensor:
     """Return the mean squared distance of two different reference samples in each group: float64 [groups].
 
-    It is twice the sum of the variances, so no pair is looked at.
+    It is twice the sum of the variances, so no pairs are needed.
 
     Example:
         >>> halves = Structure([torch.tensor([0]), torch.tensor([1])])
@@ -372,7 +371,7 @@ def group_scales(reference: Sequence[Tensor], view: SampleView, groups: int) -> 
 
 
 def _scale(sides: Sequence[Tensor]) -> float:
-    """Return twice the sum of the variances of some values, exactly 0 where nothing varies."""
+    """Return twice the sum of the variances of some values, exactly 0 if nothing varies."""
     near = torch.cat([*sides]) - sides[0][0]
     near = centered(near, near)[0]
     return float(2 * squared_norms(near).double().sum() / (len(near) - 1)) if near.any() else 0.0
@@ -385,7 +384,7 @@ def _centered_pairs(gram: Tensor) -> Tensor:
 
 
 def _root_mean_square(grams: Tensor) -> Tensor:
-    """Return that of the pairs of different samples [...], from matrices [..., N, N] with a zero diagonal."""
+    """Return the root mean square over pairs of different samples [...], from matrices [..., N, N] with a zero diagonal."""
     n = grams.shape[-1]
     return (grams.square().sum((-2, -1)) / (n * (n - 1))).sqrt()
 

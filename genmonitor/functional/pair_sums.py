@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over pairs of samples, some rows of a matrix of kernels at a time: what a cache and the memory budget hold."""
+"""Sums over pairs of samples, as many rows of a matrix of kernels at a time as fit in cache and memory budget."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class PairSums(NamedTuple):
     """Sums of kernels minus one over the pairs of two sets, for G groups and K kernels; all float64.
 
     Attributes:
-        blocks: over the pairs of each two blocks [G, K, A, B]; the last block of a side may be smaller.
-        rows: of the mixture of the kernels, over the columns [G, N].
-        columns: over the rows [G, M].
-        squares: of its squares, over all pairs [G].
-        own: of the kernel of one gamma for all groups, over all pairs [G]; None where there is none.
+        blocks: Sums over the pairs of each two blocks [G, K, A, B]; the last block of a side may be smaller.
+        rows: Sums of the mixture of the kernels over the columns [G, N].
+        columns: Sums of the mixture over the rows [G, M].
+        squares: Sums of the squared mixture over all pairs [G].
+        own: Sums of the kernel with one gamma for all groups, over all pairs [G]; None without such a kernel.
     """
 
     blocks: Tensor
@@ -48,11 +48,10 @@ class Strip(NamedTuple):
     """Some rows of the kernels of a group.
 
     Attributes:
-        group: its number.
-        start: the first row.
-        stop: the one after the last.
-        values: of each kernel in turn [stop - start, columns], with 1 where they are the kernels, 0 where they are the
-            kernels minus one.
+        group: Index of the group.
+        start: First row.
+        stop: Row after the last.
+        values: Values of each kernel in turn [stop - start, columns], with 1 for kernels and 0 for kernels minus one.
     """
 
     group: int
@@ -62,7 +61,7 @@ class Strip(NamedTuple):
 
 
 def row_spans(rows: int, columns: int, block: int, same: bool, device: str) -> list[tuple[int, int]]:
-    """Cut rows into strips of whole blocks, or of parts of one block, that a cache and the memory budget hold."""
+    """Cut rows into strips of whole blocks, or of parts of one block, that fit in cache and memory budget."""
     at_most = max(1, chunking.MEMORY_BUDGET // (6 * 8 * columns))
     if device == "cpu":
         at_most = max(1, min(at_most, STRIP // (4 * columns)))
@@ -83,10 +82,10 @@ def strip_distances(x: Tensor, y: Tensor, distances: Distances, spans: Spans, sa
 def gaussians_of(
     distances: Tensor, gammas: Sequence[float], own: float | None, typical: float
 ) -> Iterator[tuple[Tensor, float]]:
-    """Yield exp(-gamma · distances) for each gamma, each in place of the one before, and for one that is in no mixture.
+    """Yield exp(-gamma · distances) for each gamma, computed in place, and for a gamma outside the mixture.
 
-    Where a typical pair is near, this is less 1, and the second number 0. A Gaussian of four times the gamma is the
-    fourth power.
+    If a typical pair is near, 1 is subtracted, and the second number is 0. A Gaussian of four times the gamma is
+    computed as the fourth power.
     """
     values, before, near = None, 0.0, typical * gammas[0] < NEAR
     for gamma in gammas:
@@ -104,13 +103,13 @@ def gaussians_of(
 
 
 def _exponential(distances: Tensor, gamma: float, near: bool) -> Tensor:
-    """Return exp(-gamma · distances), less 1 with `near`."""
+    """Return exp(-gamma · distances), minus 1 with `near`."""
     exponents = distances * -gamma
     return exponents.expm1_() if near else exponents.exp_()
 
 
 def sum_of_squares(values: Tensor, constant: float) -> Tensor:
-    """Return the sum of squares of values less a constant, float64."""
+    """Return the sum of squares of values minus a constant, float64."""
     rows = squared_norms(values).double()
     if constant:
         rows = rows - 2 * constant * values.sum(1).double() + constant**2 * values.shape[1]
@@ -118,7 +117,7 @@ def sum_of_squares(values: Tensor, constant: float) -> Tensor:
 
 
 def with_diagonal(matrix: Tensor, value: float) -> Tensor:
-    """Return [N, M] with a value all over its diagonal, in place unless a gradient is wanted."""
+    """Return [N, M] with a constant diagonal, in place unless a gradient is needed."""
     if matrix.requires_grad:
         return matrix.masked_fill(torch.eye(*matrix.shape, dtype=torch.bool, device=matrix.device), value)
     return matrix.fill_diagonal_(value)

@@ -187,16 +187,16 @@ def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
 
 
 def split_statistics(within_fake: PairSums, across: PairSums, within_real: PairSums, blocks: Blocks) -> Tensor:
-    """Return how far apart each split's sides are in each group: the largest standardized discrepancy over its kernels.
+    """Return the discrepancy of each split's sides in each group: the largest standardized one over its kernels.
 
     Args:
-        within_fake: sums over pairs of the fake side, and over those of each two blocks.
-        across: of a fake and a real block.
-        within_real: of two real blocks.
-        blocks: what the splits are of.
+        within_fake: Sums over pairs of the fake side, also for each two blocks.
+        across: Sums over pairs of a fake and a real sample, for each two blocks.
+        within_real: Sums over pairs of the real side, for each two blocks.
+        blocks: Blocks with their splits.
 
     Returns:
-        float64 [G, splits] on the CPU; -inf for a group in which nothing varies.
+        Statistics [G, splits], float64 on the CPU; -inf for a group in which nothing varies.
     """
     n, m = blocks.counts
     fake, both, real = within_fake.blocks[..., :n, :n], across.blocks[..., :n, :m], within_real.blocks[..., :m, :m]

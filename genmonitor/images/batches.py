@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a batch of a loader holds: where its images are, and how errors describe it."""
+"""Batches of a loader: the position of their images, and their description in errors."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     """Find the images of a batch.
 
     Args:
-        batch: what a loader yields.
-        key: a key, an index or a callable. None for the batch itself if it is a tensor; of a tuple the first tensor of
-            4, or else of 3 dimensions. Of a dictionary the entry "image", "images" or "pixel_values", else the only
-            tensor of 4, or else of 3 dimensions.
+        batch: Batch of a loader.
+        key: Key, index or callable. None is the batch itself if it is a tensor, and the first tensor of 4, or else 3,
+            dimensions of a tuple. For a dictionary it is the entry "image", "images" or "pixel_values", else the only
+            tensor of 4, or else 3, dimensions.
 
     Returns:
         Images [N, C, H, W]; gray ones [N, H, W] get a channel.
 
     Raises:
-        ValueError: if there are none.
+        ValueError: If there are none.
 
     Example:
         >>> find_images((torch.tensor([7]), torch.zeros(1, 8, 8)), None).shape
@@ -59,13 +59,13 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
 
 
 def _like_images(parts: Iterable[Any]) -> list[Tensor]:
-    """Return the tensors of four dimensions, or else those of three: gray images, but also embeddings of texts."""
+    """Return the tensors of four dimensions, or else of three, which are gray images or embeddings of texts."""
     tensors = [x for x in parts if isinstance(x, Tensor)]
     return [x for x in tensors if x.ndim == 4] or [x for x in tensors if x.ndim == 3]
 
 
 def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:
-    """Return what a key, an index or a callable leads to in a batch; raise ValueError where it leads nowhere."""
+    """Return the part of a batch for a key, an index or a callable; raise ValueError if there is none."""
     if callable(key):
         return key(batch)
     try:
@@ -77,7 +77,7 @@ def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:
 
 
 def describe_batch(batch: Any) -> str:
-    """Say what kind of batch it is, for errors."""
+    """Describe the kind of a batch, for errors."""
     if isinstance(batch, Tensor):
         return f"a tensor of shape {list(batch.shape)}"
     if isinstance(batch, Mapping):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading images of a dataset without touching loaders or random states that somebody else uses."""
+"""Reading images of a dataset without changing existing loaders or random states."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ class StreamedItems(list[Any]):
 
 
 class ImageSet:
-    """Images by index, real or generated, read when they are needed through a loader of their own.
+    """Images by index, real or generated, read when needed through a separate loader.
 
     Args:
-        data: a Dataset with a length, a DataLoader over one (its collate function and workers are used), a tensor, or
-            another set; None for no images. It is opened when it is first used.
-        image_key: where the images are in a batch, see `find_images`.
-        name: name in errors and notes.
-        held_out: images that the generator is not trained on, to compare generated ones with in place of these.
-        training: True for the training data of a Trainer, which may be no images that are of use.
-        with_index: makes data with access by index of data that may be streamed, called with their name; every process
-            calls it where images are needed.
+        data: A Dataset with a length, a DataLoader over one (its collate function and workers are used), a tensor, or
+            another set; None for no images. It is opened on first use.
+        image_key: Position of the images in a batch, see `find_images`.
+        name: Name in errors and notes.
+        held_out: Images that the generator is not trained on, to compare with in place of these.
+        training: True for the training data of a Trainer, which may not be usable images.
+        with_index: Function from data that may be streamed, and their name, to data with access by index; every process
+            calls it when images are needed.
 
     Attributes:
-        held_out: see the argument.
-        required: True if somebody gave these images, who must be told where they cannot be used.
-        indices: of these images in the data; None for all.
+        held_out: Images to compare with in place of these.
+        required: True if the user gave these images, so that unusable ones are an error.
+        indices: Indices of these images in the data; None for all.
 
     Raises:
-        TypeError: when it is opened, if a tensor holds no real numbers.
-        ValueError: when it is opened, if there are no data, or they have no length or no access by index.
+        TypeError: When it is opened, if a tensor does not hold real numbers.
+        ValueError: When it is opened, if there are no data, or they have no length or no access by index.
     """
 
     def __init__(
@@ -91,20 +91,20 @@ class ImageSet:
 
     @classmethod
     def of_training(cls, training: Any, validation: Any, image_key: ImageKey = None, **options: Any) -> ImageSet:
-        """Make a set of training data, with the validation data held out; None where there are no such data."""
+        """Make a set of training data, with the validation data held out; None for missing data."""
         held_out = None if validation is None else cls(validation, image_key, "the validation data", **options)
         return cls(training, image_key, "the training data", held_out=held_out, training=True, **options)
 
     @cached_property
     def data(self) -> Any:
-        """The data, with access by index."""
+        """Data with access by index."""
         if self._given is None:
             raise ValueError("Expected real images, but the Trainer has no training data. Give `real_images=`.")
         return self._with_index(self._given, self.name)
 
     @cached_property
     def dataset(self) -> Dataset[Any]:
-        """The dataset of all items of the data that its sampler chooses from."""
+        """Dataset of all items from which the sampler of the data chooses."""
         if isinstance(self.data, Tensor):
             return TensorDataset(check_tensor(self.name.strip("`"), self.data))
         dataset = self.data if self._loader is None else self._loader.dataset
@@ -126,18 +126,19 @@ class ImageSet:
 
     @property
     def compared(self) -> ImageSet:
-        """The images to compare generated ones with: those held out if there are any."""
+        """Images to compare generated ones with: those held out if there are any."""
         return self if self.held_out is None else self.held_out
 
     def subset(self, indices: Sequence[int], shape: tuple[int, ...] | None = None) -> ImageSet:
         """Return some of these images.
 
         Args:
-            indices: of them in this set.
-            shape: (C, H, W) of generated images that at least 2 of them are to be compared with; None for no check.
+            indices: Indices in this set.
+            shape: Shape (C, H, W) of the generated images to compare with, which needs at least 2 images; None for no
+                check.
 
         Raises:
-            ValueError: if there are fewer than 2, or they are not of this shape.
+            ValueError: If there are fewer than 2, or they do not have this shape.
         """
         chosen = copy(self)
         chosen.indices, chosen._held = self._in_dataset(indices), None
@@ -153,13 +154,13 @@ class ImageSet:
         return chosen
 
     def to_compare(self, n: int, seed: int, shape: tuple[int, ...]) -> ImageSet:
-        """Choose n images at random, or all where there are fewer, to compare generated ones of this shape with."""
+        """Choose n images at random, or all if there are fewer, to compare with generated ones of this shape."""
         source = self.compared
         order = random_order(len(source), n, torch.Generator().manual_seed(seed))
         return source.subset(order[:n].tolist(), shape)
 
     def places(self) -> tuple[Dataset[Any], list[int]]:
-        """Return the dataset that all Subsets were taken from, and where in it these images are."""
+        """Return the dataset from which all Subsets were taken, and the indices of these images in it."""
         dataset, places = self.dataset, self._in_dataset(range(len(self)))
         while isinstance(dataset, Subset):
             inner = dataset.indices
@@ -168,19 +169,19 @@ class ImageSet:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Restore what reading may move, on exit: the global random states and what the data hold."""
+        """Restore on exit what reading may change: the global random states and the state of the data."""
         with preserve_rng(), preserve_data({self.name: self.data}):
             yield
 
     def read(self, indices: Sequence[int] | Tensor | None = None, progress: Progress = no_progress) -> Tensor:
         """Read images as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
 
-        Image i is the same whenever it is read, also where the dataset augments at random, unless it draws from a
-        random generator that none of its attributes leads to. No generator is moved.
+        Image i is the same whenever it is read, even with random augmentation, unless that uses a random generator that
+        is not reachable from the attributes of the dataset. Generators are restored.
 
         Args:
-            indices: [...], a sequence or a tensor of any shape; None for all, which are kept if 64 MiB hold them.
-            progress: wraps the batches.
+            indices: Sequence or tensor of any shape [...]; None for all, which are kept if they fit in 64 MiB.
+            progress: Progress bar over the batches.
 
         Returns:
             Images [..., C, H, W].
@@ -206,13 +207,13 @@ class ImageSet:
     def batches(
         self, indices: Sequence[int], size: int | None = None, progress: Progress = no_progress
     ) -> Iterator[Tensor]:
-        """Yield these images in batches, as `read` returns them; iterate it inside `reading`.
+        """Yield these images in batches, like `read`; to iterate inside `reading`.
 
         Args:
-            indices: those wanted.
-            size: images in a batch; None for about 33 MiB: glibc gives such pieces of memory back to the operating
-                system, but keeps smaller ones and may not find them again.
-            progress: wraps the batches.
+            indices: Indices of the images.
+            size: Number of images in a batch; None for about 33 MiB. glibc returns memory of this size to the operating
+                system, but keeps smaller pieces and may not reuse them.
+            progress: Progress bar over the batches.
         """
         if size is None:
             size = READ_BATCH if len(indices) <= READ_BATCH else 33 * 2**20 // (4 * math.prod(self.shape)) + 1
@@ -238,17 +239,17 @@ class ImageSet:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """(C, H, W) of the first image."""
+        """Shape (C, H, W) of the first image."""
         with self.reading():
             (image,) = self.batches([0], 1)
         return tuple(image.shape[1:])
 
     def first(self, n: int) -> Tensor:
-        """Read the first n images, or all where there are fewer."""
+        """Read the first n images, or all if there are fewer."""
         return self.read(range(min(n, len(self))))
 
     def some(self) -> Tensor:
-        """Read images that are evenly spread over all, as many as 16 MiB hold: they tell the value range."""
+        """Read images evenly spread over all, up to 16 MiB, which show the value range."""
         return self.read(range(0, len(self), -(-len(self) * math.prod(self.shape) // 2**22)))
 
     def signature(self) -> list[float]:
@@ -256,7 +257,7 @@ class ImageSet:
         return [float(len(self.dataset)), float(self.first(16).double().sum())]  # type: ignore[arg-type]
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the user should know of where they come from."""
+        """Return notes for the user on the source of the images."""
         notes = [] if self.required or self.held_out is not None else [AGAINST_TRAINING]
         if isinstance(self.data, StreamedItems):
             some = f"its first {len(self.data)} images serve as real images for the run"
@@ -264,12 +265,12 @@ class ImageSet:
         return tuple(notes)
 
     def few_notes(self, n: int) -> tuple[str, ...]:
-        """Return what to say where they are fewer than the n generated images that are compared with them."""
+        """Return notes if there are fewer images than the n generated ones to compare with."""
         few = f"only {len(self)} real images available for comparison with {n} generated ones"
         return (few,) if len(self) < n else ()
 
     def reading_notes(self) -> tuple[str, ...]:
-        """Return what to say where images are others each time they are read; the first of these are read twice."""
+        """Return notes if images differ each time they are read; the first ones are read twice to check."""
         if torch.equal(self.first(READ_TWICE), self.first(READ_TWICE)):
             return ()
         return (
@@ -278,7 +279,7 @@ class ImageSet:
         )
 
     def loader(self, indices: Sequence[int], size: int = READ_BATCH) -> DataLoader[Any]:
-        """Return a loader of these items in their order; iterate it inside `reading`."""
+        """Return a loader of these items in their order, to iterate inside `reading`."""
         options: dict[str, Any] = {"collate_fn": default_collate}
         if self._loader is not None:
             names = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
@@ -294,7 +295,7 @@ class ImageSet:
 
 @contextmanager
 def iterating(loader: Any) -> Iterator[Any]:
-    """Go over a loader inside the block; after it, none of its workers writes to what they share."""
+    """Iterate over a loader inside the block; afterwards none of its workers writes to shared memory."""
     iterator = iter(loader)
     try:
         yield iterator
@@ -303,9 +304,9 @@ def iterating(loader: Any) -> Iterator[Any]:
 
 
 def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
-    """Return the whole numbers below n in a random order; of more than a million at least as many as are wanted.
+    """Return the integers below n in a random order; for more than a million at least the requested number.
 
-    A permutation of all indices of a set of many millions would take seconds and gigabytes.
+    A permutation of all indices of many millions would take seconds and gigabytes.
     """
     if n <= 1_000_000:
         return torch.randperm(n, generator=generator)
@@ -314,7 +315,7 @@ def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
 
 
 class _FixedItems(Dataset[Any]):
-    """Items of a dataset, each from random states of its own: what a transform draws is part of the image."""
+    """Items of a dataset, each with its own random states, so that random transforms are part of the image."""
 
     def __init__(self, dataset: Dataset[Any], indices: Sequence[int], name: str) -> None:
         self.dataset, self.indices, self.name = dataset, indices, name
@@ -340,15 +341,15 @@ class _FixedItems(Dataset[Any]):
 
 
 def _own(value: Any) -> Any:
-    """Return a copy of a tensor or an array, into which a dataset may write its next item; anything else itself."""
+    """Return a copy of a tensor or array, since a dataset may write its next item into it; anything else itself."""
     return value.copy() if isinstance(value, np.ndarray) else value.clone() if isinstance(value, Tensor) else value
 
 
 def sampled_indices(loader: Any) -> list[int] | None:
     """Return the indices that a loader's sampler chooses from, such as those of a SubsetRandomSampler.
 
-    None where it chooses from all. What a WeightedRandomSampler gives a weight of 0 is never drawn.
-    A batch sampler may hold it, or a sampler for several processes, by way of a dataset of what it samples.
+    It is None if the sampler chooses from all. Items with weight 0 of a WeightedRandomSampler are never drawn. The
+    sampler may be inside a batch sampler, or inside the dataset of a sampler for several processes.
     """
     queue = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     seen: set[int] = set()
@@ -370,7 +371,7 @@ def sampled_indices(loader: Any) -> list[int] | None:
 
 
 def weights_of(sampler: Any) -> Tensor | None:
-    """Return how often a WeightedRandomSampler draws each item, up to a factor; None of another sampler."""
+    """Return the weights of a WeightedRandomSampler; None for another sampler."""
     return torch.as_tensor(sampler.weights) if isinstance(sampler, WeightedRandomSampler) else None
 
 
@@ -379,5 +380,5 @@ def _attributes(thing: Any) -> list[Any]:
 
 
 def fingerprint(images: Tensor) -> str:
-    """Return a hash of images, to tell whether two sets are the same."""
+    """Return a hash of images that tells if two sets are the same."""
     return hashlib.sha256(images.detach().cpu().contiguous().numpy().tobytes()).hexdigest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All loggers of a run behind one object, of which none can stop the others or the run."""
+"""All loggers of a run behind one object; no logger can stop the others or the run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _warned: WeakSet[Any] = WeakSet()
 
 
 class Loggers:
-    """The loggers of a run, each with its `Backend`.
+    """Loggers of a run, each with its `Backend`.
 
-    A logger that raises is named in one warning and left out of that call. Use it on rank zero only.
+    A logger that raises is named in one warning and skipped in that call. Use it on rank zero only.
 
     Args:
-        loggers: ``trainer.loggers``.
+        loggers: Loggers, such as ``trainer.loggers``.
     """
 
     def __init__(self, loggers: Iterable[Any]) -> None:
@@ -45,17 +45,17 @@ class Loggers:
 
 
 class Writer:
-    """A `SummaryWriter` or a run of W&B without a logger of Lightning's around it: takes scalars as these loggers do.
+    """A `SummaryWriter` or a run of W&B with the interface of Lightning's loggers for scalars.
 
     Args:
-        experiment: The `SummaryWriter` or the run.
+        experiment: `SummaryWriter` or run of W&B.
     """
 
     def __init__(self, experiment: Any) -> None:
         self.experiment = experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        """Log scalars, of W&B over the step that they name: wandb's own must not go backwards."""
+        """Log scalars. For W&B their step is a value, since wandb's own step must not decrease."""
         if hasattr(self.experiment, "add_scalar"):
             for name, value in metrics.items():
                 self.experiment.add_scalar(name, value, step)
@@ -65,10 +65,10 @@ class Writer:
 
 
 def as_logger(given: Any) -> Any:
-    """Return a logger: a `SummaryWriter` or a run of W&B in one, also as a tracker of accelerate's.
+    """Return a logger for a `SummaryWriter` or a run of W&B, also from a tracker of accelerate.
 
     Args:
-        given: One of these, or a logger of Lightning's or Fabric's, which is returned as it is.
+        given: One of these, or a logger of Lightning or Fabric, which is returned unchanged.
 
     Raises:
         TypeError: If it is something else.

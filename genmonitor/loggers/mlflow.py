@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLflow: pictures that follow the trainer's step, and a folder of artifacts with the latest figures and the report."""
+"""MLflow: pictures by step of the Trainer, and a folder of artifacts with the latest figures and the report."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ FOLDER = "genmonitor"
 
 
 class MLflowBackend(Backend):
-    """A logger whose experiment is an `MlflowClient`, which is told the run at each call."""
+    """Backend of a logger whose experiment is an `MlflowClient`, which needs the run at each call."""
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Return True if it takes images for a run that the logger names."""
+        """Return True if the client takes images for a run that the logger names."""
         return hasattr(experiment, "log_image") and hasattr(logger, "run_id")
 
     def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
-        """Log figures of an epoch as images at the trainer's step, others as artifacts named like their files."""
+        """Log figures of an epoch as images at the Trainer's step, others as artifacts named like their files."""
         from PIL import Image
 
         for tag, png in figures.items():
@@ -36,15 +36,15 @@ class MLflowBackend(Backend):
                 self.experiment.log_image(self.logger.run_id, picture, key=self.key(tag), step=step)
 
     def log_finding(self, tag: str, text: str, step: int) -> None:
-        """Set a tag of the run, which the table of runs shows."""
+        """Set a tag of the run, shown in the table of runs."""
         self.experiment.set_tag(self.logger.run_id, self.key(tag), text)
 
     def log_settings(self, prefix: str, settings: Mapping[str, Any]) -> None:
-        """Set a parameter of the run for each."""
+        """Set a parameter of the run for each setting."""
         for name, value in settings.items():
             # no MLflow refuses a parameter of 500 characters
             self.experiment.log_param(self.logger.run_id, f"{prefix}/{name}", str(value)[:500])
 
     def log_page(self, page: Path, step: int, last: bool = False) -> None:
-        """Log the report as an artifact, in the folder of the figures, where it replaces the one before."""
+        """Log the report as an artifact in the folder of the figures, where it replaces the one before."""
         self.experiment.log_artifact(self.logger.run_id, str(page), FOLDER)

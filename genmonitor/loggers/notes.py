@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of a monitor: notes in the terminal, kept for the report, and errors of what must not stop a run."""
+"""Messages of a monitor: notes for terminal and report, and errors that must not stop a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Notes:
 
     Args:
         name: Name of the monitor, for messages.
-        warn: Warns the user, on rank zero only.
+        warn: Function that warns the user, on rank zero only.
         inform: Prints other messages, on rank zero only.
 
     Attributes:
@@ -76,7 +76,7 @@ class Notes:
         self.items = [note for note in self.items if note["epoch"] is None]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the notes of evaluations: those of the whole run are made from scratch."""
+        """Return the notes of evaluations, since those of the whole run are made anew."""
         return {"notes": [dict(note) for note in self.items if note["epoch"] is not None]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Attempt:
 
     Args:
         warn: Function called with the text of a warning.
-        raise_errors: Let errors propagate after all, for tests.
+        raise_errors: True to let errors propagate, for tests.
 
     Example:
         >>> attempt = Attempt(print)
@@ -116,5 +116,5 @@ class Attempt:
                 self.warn(f"part of an evaluation could not be shown or written. {text}")
 
     def start(self) -> None:
-        """Begin a new fit, in which each kind of error is warned of again."""
+        """Begin a new fit, in which each kind of error gives a warning again."""
         self._seen.clear()

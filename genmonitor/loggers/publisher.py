@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publisher of a monitor's findings: to loggers, files of the run, report and terminal."""
+"""Publisher of a monitor's findings to loggers, files of the run, report and terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Declarations = Callable[[], Sequence[ValueSpec]]
 
 @dataclass(frozen=True, eq=False)
 class PublishedEvaluation:
-    """An evaluation with its history, whose last record it is, its samples and alerts."""
+    """An evaluation with its history (it is the last record), samples and alerts."""
 
     evaluator: Evaluator[Any]
     evaluation: Evaluation
@@ -50,26 +50,26 @@ class PublishedEvaluation:
 
 
 class Publisher:
-    """Shows and writes what an evaluator finds. A failure here never stops training.
+    """Shows and writes the results of an evaluator. A failure here never stops training.
 
-    Only rank zero may call what writes: all but `start`.
+    Only rank zero may call the methods, except for `start`.
 
     Args:
         name: Name of the monitor, for messages.
         prefix: Prefix of log keys and files.
         on_alert: Function called with the text of each alert.
-        raise_errors: Let failures stop training after all, for tests.
-        warn: Warns the user, on rank zero only.
-        inform: Prints other messages, on rank zero only.
-        logs_all: True to give loggers each value, not the main ones alone.
+        raise_errors: True to let failures stop training, for tests.
+        warn: Function that warns the user, on rank zero only.
+        inform: Function that prints other messages, on rank zero only.
+        logs_all: True to give loggers every value, not only the main ones.
 
     Attributes:
         notes: Notes of the run and its evaluations; every process may add some.
-        attempt: Runs best-effort side effects.
-        page: Where this fit wrote the report, None before.
-        message: The line about the last evaluation.
+        attempt: Runner of side effects that may fail.
+        page: Path of the report of this fit, None before it is written.
+        message: Line about the last evaluation.
         evaluations: Evaluations of the run, as its file holds them.
-        unfinished: True if there is something that `finish` has to send.
+        unfinished: True if `finish` has something to send.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class Publisher:
         folder: str = FOLDER,
         together: Collection[str] = (),
     ) -> None:
-        """Begin a fit; every process calls it.
+        """Begin a fit. Every process calls it.
 
         Args:
-            run: The folder of the run.
+            run: Folder of the run.
             loggers: Loggers of the run.
-            writes: True if there shall be files.
-            folder: In that of the run, into which they go, with -v1, -v2 … behind it where an earlier run has left its
-                own there. A run that goes on stays in its folder.
+            writes: True to write files.
+            folder: Name of the subfolder for the files, followed by -v1, -v2 … if an earlier run has used it. A resumed
+                run stays in its folder.
             together: Prefixes of the monitors of this fit, which share the folder.
         """
         self._run, self._folder_name, self._together = run, folder, (self._prefix, *together)
@@ -127,12 +127,12 @@ class Publisher:
         self._writes = writes
 
     def publish_fit(self, evaluator: Evaluator[Any], values: Declarations, history: History) -> None:
-        """Choose the folder, show and write what is fixed for the run.
+        """Choose the folder, and show and write the fixed values of the run.
 
         Args:
-            evaluator: Fitted.
+            evaluator: Fitted evaluator.
             values: Function that returns the declarations of the values.
-            history: History of the evaluations before, of a run that goes on.
+            history: History of earlier evaluations of a resumed run.
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         if not self.evaluations or self.folder.path not in versions_in(self._run, self._folder_name):
@@ -152,7 +152,7 @@ class Publisher:
         self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
 
     def publish_values(self, values: Mapping[str, float], declared: Declarations, epoch: int, step: int) -> None:
-        """Log the values of an evaluation, describing those that are new."""
+        """Log the values of an evaluation, with descriptions of new ones."""
         new = [key for key in values if key not in self._described]
         if new:
             self._described.update(new)
@@ -175,12 +175,12 @@ class Publisher:
         circumstances: Callable[[], dict[str, Any]],
         declared: Declarations,
     ) -> None:
-        """Show and write an evaluation, and the report with it.
+        """Show and write an evaluation and the report.
 
         Args:
-            found: The evaluation.
-            fixed: Gives what holds for the whole run.
-            circumstances: Gives what else holds for this evaluation.
+            found: Evaluation.
+            fixed: Function that returns the fixed values of the run.
+            circumstances: Function that returns the circumstances of this evaluation.
             declared: Function that returns the declarations of the values.
         """
         evaluation, record, presenter = found.evaluation, found.history[-1], found.evaluator.presenter
@@ -228,11 +228,11 @@ class Publisher:
         self._write(self._write_page)
 
     def publish_alert(self, alert: Alert, about: str) -> None:
-        """Warn, and send an alert to the loggers and to the user's function.
+        """Warn, and send an alert to the loggers and the user's function.
 
         Args:
-            alert: Its title and text.
-            about: Name of the area or of what else is wrong.
+            alert: Title and text of the alert.
+            about: Name of the area or other subject of the alert.
         """
         self.notes.add(alert.text, alert=about)
         told = Alert(clean(alert.title), clean(alert.text))
@@ -252,7 +252,7 @@ class Publisher:
             self.folder.write_run(self._prefix, evaluations=self.evaluations, notes=self.notes.items, **self._parts)
 
     def finish(self, last: bool = False) -> None:
-        """Send the page, and have the loggers send what they collected; `last` is True at the end of a run."""
+        """Send the page and flush the loggers; `last` is True at the end of a run."""
         step = int(self.evaluations[-1]["values"]["step"]) if last else self.notes.step
         page = self.page
         if page is not None:
@@ -280,7 +280,7 @@ class Publisher:
             self.folder.write_figures(self._prefix, {name: png}, step, when)
 
     def _write(self, write: Callable[[RunFolder], Any]) -> None:
-        """Write into the folder, where there shall be files."""
+        """Write into the folder, if files are written."""
         if self._writes:
             self.attempt(lambda: write(self.folder))
 
@@ -293,12 +293,12 @@ class Publisher:
         self.evaluations = []
 
     def forget_evaluations(self) -> None:
-        """Let the curves start over, in a folder of their own."""
+        """Start the curves over, in a new folder."""
         self.notes.forget_evaluations()
         self.evaluations = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain Python only."""
+        """Return the state as plain Python."""
         folder = {"evaluations": [dict(x) for x in self.evaluations], "folder": str(self.folder.path.absolute())}
         return {**self.notes.state_dict(), **folder}
 
@@ -309,13 +309,13 @@ class Publisher:
 
 
 def _specs(values: Iterable[str], declared: Sequence[ValueSpec]) -> list[ValueSpec]:
-    """Return the declarations of the values that there are, in the order of the declarations."""
+    """Return the declarations of existing values, in the order of the declarations."""
     known = by_key(declared)
     return [spec for spec in declared if spec.key in values] + [ValueSpec(key) for key in values if key not in known]
 
 
 def finish_evaluations(publishers: Iterable[Publisher]) -> None:
-    """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all."""
+    """Finish the evaluations of the monitors of a Trainer, and flush common loggers and page once."""
     unfinished = [publisher for publisher in publishers if publisher.unfinished]
     if unfinished:
         with preserve_rng():  # a logger may draw random numbers
@@ -325,7 +325,7 @@ def finish_evaluations(publishers: Iterable[Publisher]) -> None:
 
 
 def finish_run(publishers: Iterable[Publisher]) -> None:
-    """Send the last page of monitors that share it to loggers that did not get each."""
+    """Send the last common page of monitors to loggers that did not get every page."""
     shown = [publisher for publisher in publishers if publisher.page is not None and publisher.evaluations]
     if shown:
         shown[-1].write_report()  # once more, since the checkpoint of the last evaluation is there now
@@ -334,12 +334,12 @@ def finish_run(publishers: Iterable[Publisher]) -> None:
 
 
 def _wrong(findings: Sequence[Finding]) -> list[str]:
-    """Return what is wrong with something of its own to say: an alert about it is over where it is not among these."""
+    """Return the subjects of faults; an alert about any other subject is over."""
     return list(dict.fromkeys(x.area.name for x in findings if x.fine is False and x.verdict and not x.detail))
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:
-    """Print what each monitor found in a few lines, and the path of each page once: monitors of a Trainer share it."""
+    """Print the results of each monitor in a few lines, and the path of each page once, since monitors share it."""
     publishers = list(publishers)
     for publisher in publishers:
         if publisher.page is not None and publisher.evaluations:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorBoard: figures, texts, described scalars, and a layout with several curves in one chart.
 
-The report has a tab of its own there, see `genmonitor.tensorboard_plugin`.
+The report has its own tab there, see `genmonitor.tensorboard_plugin`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDicti
 
 
 class TensorBoardBackend(Backend):
-    """A logger whose experiment is a `SummaryWriter`, or writes like one."""
+    """Backend of a logger whose experiment is a `SummaryWriter` or has its methods."""
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Return True if it takes figures and texts as a `SummaryWriter` does."""
+        """Return True if it has the methods of a `SummaryWriter` for figures and texts."""
         return hasattr(experiment, "add_figure") and hasattr(experiment, "add_text")
 
     def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
-        """Put values that belong together into one chart of the tab of custom scalars."""
+        """Combine related values in charts of the tab of custom scalars."""
         if not hasattr(self.experiment, "add_custom_scalars"):
             return
         layout = _layouts.setdefault(self.experiment, {})
@@ -46,7 +46,7 @@ class TensorBoardBackend(Backend):
         self.experiment.add_custom_scalars(layout)
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Give each scalar a description, which TensorBoard shows next to its chart."""
+        """Give each scalar a description, shown next to its chart."""
         # add_scalar takes one only in tensorboardX
         writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
         if writer is None:  # as in the experiment of a fast_dev_run
@@ -62,7 +62,7 @@ class TensorBoardBackend(Backend):
                 writer.add_summary(Summary(value=[value]), 0)
 
     def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
-        """Add figures as images: `add_figure` would draw them again."""
+        """Add figures as images, since `add_figure` would draw them again."""
         from PIL import Image
 
         for tag, png in figures.items():
@@ -71,26 +71,26 @@ class TensorBoardBackend(Backend):
             self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
-        """Add the text and numbers of a table as a text."""
+        """Add the text and numbers of a table as text."""
         kept = table.without_pictures()
         self.experiment.add_text(self.key(tag), markdown_table(kept.columns, kept.rows), global_step=step)
 
     def log_finding(self, tag: str, text: str, step: int) -> None:
-        """Add a text, each line of it as a paragraph."""
+        """Add a text with each line as a paragraph."""
         lines = [as_markdown(line) for line in text.splitlines()]
         self.experiment.add_text(self.key(tag), "\n\n".join(lines), global_step=step)
 
     def log_alert(self, alert: Alert, step: int) -> None:
-        """Add a text under ``alerts``, which Markdown takes for code and shows as it is."""
+        """Add a text under ``alerts``, as code that Markdown shows literally."""
         as_code = textwrap.indent(f"{alert.title}\n\n{alert.text}", "    ")
         self.experiment.add_text(self.key("alerts"), as_code, global_step=step)
 
 
 def as_markdown(text: str) -> str:
-    """Write text so that Markdown shows it as it is: neither Markdown nor HTML in it has an effect.
+    """Escape text so that Markdown shows it literally, without effect of Markdown or HTML.
 
-    Every ASCII character but letters, digits and spaces becomes its HTML entity, which both leave alone. What cannot be
-    printed, such as marks that turn the direction of writing, becomes the replacement character.
+    Every ASCII character except letters, digits and spaces becomes its HTML entity, which both leave unchanged.
+    Characters that cannot be printed, such as marks of the writing direction, become the replacement character.
 
     Example:
         >>> as_markdown("<b>*a cat*")
@@ -101,11 +101,11 @@ def as_markdown(text: str) -> str:
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Write a table in Markdown.
+    """Return a table in Markdown.
 
     Args:
-        columns: Their names.
-        rows: Strings and numbers.
+        columns: Names of the columns.
+        rows: Rows of strings and numbers.
 
     Example:
         >>> print(markdown_table(["prompt", "share"], [["a | b", 0.25]]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights & Biases: scalars, images, tables with pictures, the report and alerts, over the trainer's step."""
+"""Weights & Biases: scalars, images, tables with pictures, the report and alerts, over the Trainer's step."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _pages: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()  # how man
 
 
 class WandbBackend(Backend):
-    """A logger whose experiment is a run of W&B; an evaluation is one row of the run's history."""
+    """Backend of a logger whose experiment is a run of W&B; an evaluation is one row of its history."""
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Return True if it is a run of W&B: what it logs are wandb's own objects, which nothing else takes."""
+        """Return True for a run of W&B, since the logged objects are specific to wandb."""
         return type(experiment).__module__.split(".")[0] == "wandb" and hasattr(experiment, "log")
 
     def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
-        """Make the trainer's step the x-axis of all values under a prefix."""
+        """Make the Trainer's step the x-axis of all values under a prefix."""
         self.experiment.define_metric(STEP)
         self.experiment.define_metric(self.key(f"{prefix}/*"), step_metric=STEP, step_sync=True)
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Have the run's summary hold the best of each value next to the last, and give details no chart unasked."""
+        """Keep the best of each value in the run's summary next to the last, and hide the charts of details."""
         best = {"high": "max,last", "low": "min,last", None: None}
         for spec in values:
             shown = {"summary": best[spec.better], "hidden": spec.detail or None}
@@ -69,22 +69,23 @@ class WandbBackend(Backend):
         self._log({tag: wandb.Table(columns=list(table.columns), data=rows)}, step)
 
     def log_finding(self, tag: str, text: str, step: int) -> None:
-        """Put it into the evaluation's row and the run's summary, which the table of runs shows."""
+        """Add the finding to the row of the evaluation and to the run's summary, shown in the table of runs."""
         self._log({tag: text}, step)
 
     def log_alert(self, alert: Alert, step: int) -> None:
-        """Raise an alert, which W&B sends to whoever asked for them."""
+        """Raise an alert, which W&B sends to its subscribers."""
         self.experiment.alert(title=alert.title[:63], text=alert.text, level="WARN")  # it refuses longer ones
 
     def log_settings(self, prefix: str, settings: Mapping[str, Any]) -> None:
-        """Put them into the run's config, by which runs are filtered and grouped."""
+        """Add the settings to the run's config, by which runs are filtered and grouped."""
         named = {f"{prefix}/{name}": value for name, value in settings.items()}
         self.experiment.config.update(named, allow_val_change=True)
 
     def log_page(self, page: Path, step: int, last: bool = False) -> None:
-        """Log the report as HTML, as it is: what wandb would put into it makes its links open elsewhere.
+        """Log the report as unchanged HTML, since wandb's additions would make its links open elsewhere.
 
-        W&B keeps every page, up to a megabyte each. So it gets those of evaluation 1, 2, 4, 8 and so on, and the last.
+        W&B keeps every page, up to a megabyte each. It therefore gets those of evaluations 1, 2, 4, 8 and so on, and
+        the last.
         """
         import wandb
 
@@ -96,7 +97,7 @@ class WandbBackend(Backend):
         _pages[self.experiment] = count, sent
 
     def finish_evaluation(self, step: int) -> None:
-        """End the row, where there is one."""
+        """End the row, if there is one."""
         if _begun.pop(self.experiment, None) is not None:
             self.experiment.log({STEP: step}, commit=True)
 

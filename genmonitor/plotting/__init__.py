@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matplotlib figures of values that are given, on the Agg canvas."""
+"""Matplotlib figures of given values, on the Agg canvas."""

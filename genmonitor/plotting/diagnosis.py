@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A diagnosis in one figure: where images differ, the fault put into real ones, and how much it explains."""
+"""A diagnosis in one figure: the map of differences, the fault put into real images, and the explained shares."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def diagnosis_figure(
 
     Args:
         average: Mean of real images (c, H, W).
-        drawn: The map: sizes of the difference at each pixel (H, W), in standard deviations of chance, and p-values
-            (H, W), which leave it clear where they are above 0.05; None where images are not aligned.
-        areas: Booleans (H, W) to outline, the one of the examples first.
-        examples: Images (n, c, H, W) by the title of the row; n alike, at most 6.
-        shares: Shares of the distance that each fault explains, by its words; None where images are at no distance, as
-            copies of real ones are.
-        proportions: Share that right images in wrong proportions explain.
+        drawn: Map of the sizes of the difference at each pixel (H, W), in standard deviations of chance, with p-values
+            (H, W). Pixels with p-values above 0.05 stay clear. None if images are not aligned.
+        areas: Boolean masks (H, W) to outline, that of the examples first.
+        examples: Images (n, c, H, W) by the title of the row, with the same n, at most 6.
+        shares: Shares of the distance that each fault explains, by its words; None without a distance, as for copies of
+            real images.
+        proportions: Share explained by correct images in wrong proportions.
         value_range: Values to show as black and as white.
-        title: The finding.
-        note: Below the title.
+        title: Finding.
+        note: Text below the title.
 
     >>> images = np.zeros((2, 1, 4, 4))
     >>> where = np.eye(4, dtype=bool)
@@ -95,7 +95,7 @@ def diagnosis_figure(
 
 
 def _lines(text: str, length: int) -> list[str]:
-    """Break a text into four lines at most, of so many characters each; a p-value stays in one."""
+    """Break a text into at most four lines of a length; a p-value is not broken."""
     whole = re.sub(r"p ([=<≤]) ", "p\u00a0\\1\u00a0", printable(text, 4 * length))
     lines = textwrap.wrap(whole, length, max_lines=4, placeholder="…")
     return [line.replace("\u00a0", " ") for line in lines]
@@ -115,7 +115,7 @@ def _draw_map(
 
 
 def map_pixels(average: Array, sizes: NDArray[Any], p: NDArray[Any]) -> NDArray[Any]:
-    """Lay what differs by more than chance over the average image in gray: RGB in [0, 1], [H, W, 3].
+    """Draw significant differences over the gray average image: RGB in [0, 1], [H, W, 3].
 
     Args:
         average: Mean of real images (c, H, W).
@@ -136,7 +136,7 @@ def _differs(sizes: NDArray[Any], p: NDArray[Any]) -> NDArray[Any]:
 
 
 def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], size: int) -> None:
-    """Outline an area on each tile of a row; not where it is all of the image."""
+    """Outline an area on each tile of a row, unless it is the whole image."""
     if mask.all():
         return
     segments = (boundaries(mask, border=True) + 0.5) * (size / len(mask)) - 0.5
@@ -145,11 +145,11 @@ def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], s
 
 
 def parts_of(shares: Mapping[str, float], proportions: float) -> dict[str, float]:
-    """Return the parts of a distance, in [0, 1]: those of faults, wrong proportions, and what neither explains.
+    """Return the parts of a distance, in [0, 1]: those of faults, of wrong proportions, and the unexplained rest.
 
     Args:
         shares: Shares of the faults by their words.
-        proportions: Share that right images in wrong proportions explain.
+        proportions: Share explained by correct images in wrong proportions.
 
     >>> parts_of({"blurred": 0.75}, 0.0)
     {'blurred': 0.75, 'not explained': 0.25}
@@ -161,7 +161,7 @@ def parts_of(shares: Mapping[str, float], proportions: float) -> dict[str, float
 
 
 def _draw_shares(ax: Axes, shares: Mapping[str, float], proportions: float) -> None:
-    """Draw a bar of what the distance is made of."""
+    """Draw a bar of the parts of the distance."""
     colors = {"wrong proportions": "#E69F00", "not explained": "#D9D9D9"}
     blues, left = cycle(("#0072B2", "#56B4E9", "#009E73")), 0.0
     for name, part in parts_of(shares, proportions).items():

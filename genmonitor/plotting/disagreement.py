@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DisagreementMonitor's figures: the prompts of each mode and the prompts that differ most.
 
-What the model has and the reference lacks is orange, the reverse blue, in every figure.
+In every figure, modes that the model has and the reference lacks are orange, the reverse blue.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PromptSides:
     """A prompt with some of its samples of both sides.
 
     Attributes:
-        prompt: Shown as it is, cut where it is long.
-        value: Its share of the disagreement, or its mean score on a mode.
+        prompt: Prompt, shortened if it is long.
+        value: Share of the disagreement, or mean score on a mode.
         current: Samples of the model [k, c, H, W].
         reference: Samples of the reference [k', c, H, W].
     """
@@ -52,12 +52,12 @@ class PromptSides:
 
 @dataclass(frozen=True)
 class ModePrompts:
-    """A mode and the prompts that have most of it.
+    """A mode with its main prompts.
 
     Attributes:
-        name: "top 1", "bottom 1", or "similar" for one that both sides have.
-        eigenvalue: Positive where the model has it and the reference lacks it, negative for the reverse.
-        prompts: The first has most.
+        name: Name: "top 1", "bottom 1", or "similar" for a common mode.
+        eigenvalue: Eigenvalue, positive if the model has the mode and the reference lacks it, negative for the reverse.
+        prompts: Prompts, the one with the highest score first.
     """
 
     name: str
@@ -68,10 +68,10 @@ class ModePrompts:
 def mode_prompts(
     modes: Sequence[ModePrompts], value_range: tuple[float, float], against: str, model: str = "the model"
 ) -> Figure:
-    """One row per mode: the prompts that have most of it, with samples of the model and of the reference.
+    """Draw one row per mode: its main prompts, with samples of the model and of the reference.
 
     Args:
-        modes: At least one, each with at least one prompt.
+        modes: Modes, at least one, each with at least one prompt.
         value_range: Values to show as black and as white.
         against: Name of the reference.
         model: Name of the model.
@@ -99,10 +99,10 @@ def mode_prompts(
 def changed_prompts(
     rows: Sequence[PromptSides], value_range: tuple[float, float], against: str, model: str = "the model"
 ) -> Figure:
-    """A table of the prompts that differ most: each with its share and samples of the model and of the reference.
+    """Draw the prompts that differ most, each with its share and samples of the model and of the reference.
 
     Args:
-        rows: At least one, the one that differs most first.
+        rows: Prompts, at least one, the largest difference first.
         value_range: Values to show as black and as white.
         against: Name of the reference.
         model: Name of the model.
@@ -126,7 +126,7 @@ def changed_prompts(
 
 
 def strip(images: Array, value_range: tuple[float, float]) -> NDArray[Any]:
-    """Images [k, c, H, W] side by side as one RGB picture, uint8 (h, w, 3); a white one where there are none."""
+    """Return images [k, c, H, W] side by side as one RGB picture, uint8 (h, w, 3), white without images."""
     array = to_array(images)
     if not len(array):
         array = np.full((1, *array.shape[1:]), value_range[1])
@@ -140,13 +140,13 @@ def _pair(sides: PromptSides, value_range: tuple[float, float]) -> tuple[NDArray
 
 
 def _sizes(pairs: Any) -> tuple[int, tuple[int, int]]:
-    """The height of a row, and the width of the widest picture of each side."""
+    """Return the height of a row, and the width of the widest picture of each side."""
     shapes = [(left.shape, right.shape) for left, right in pairs]
     return shapes[0][0][0], (max(left[1] for left, _ in shapes), max(right[1] for _, right in shapes))
 
 
 def _draw_pair(figure: Figure, pair: tuple[NDArray[Any], NDArray[Any]], xs: tuple[float, float], top: float) -> None:
-    """Draw both pictures at places in pixels from the upper left corner, each with a line in its side's color."""
+    """Draw both pictures at positions in pixels from the upper left corner, each with a line in the color of its side."""
     for picture, x, color in zip(pair, xs, (MODEL, REFERENCE), strict=True):
         ax = add_picture(figure, x, top, picture)
         ax.spines[:].set_visible(False)

@@ -32,12 +32,12 @@ def mode_samples(
     prompts: Sequence[Sequence[str]] | None,
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Figure:
-    """The samples at both ends of each mode that the model alone adds: what varies along it is what differs.
+    """Draw the samples at both ends of each of the model's own modes, whose differences show the mode.
 
     Args:
-        shares: Each mode's share of the model's own variety.
-        images: (modes, 2k, c, H, W), k samples from one end and k from the other.
-        prompts: 2k texts for each mode; shown as they are, cut where they are long. None for samples without prompts.
+        shares: Share of each mode of the model's own variety.
+        images: Images (modes, 2k, c, H, W), k samples from each end.
+        prompts: Prompts, 2k for each mode, shortened if they are long. None for samples without prompts.
         value_range: Values to show as black and as white.
     """
     images = to_array(images)
@@ -64,11 +64,11 @@ def mode_samples(
 
 
 def least_varied(rows: Sequence[tuple[str, float, str, Array]], value_range: tuple[float, float] = (0, 1)) -> Figure:
-    """The prompts whose images are most alike: each with its W1KP, its closest pair and some other images.
+    """Draw the prompts whose images are most alike, with W1KP, the closest pair and some other images of each.
 
     Args:
-        rows: Prompt, W1KP, a remark, and images (k, c, H, W), the two most similar ones first; at least one row, the
-            least varied first.
+        rows: Rows of prompt, W1KP, a remark, and images (k, c, H, W), the two most similar ones first. At least one
+            row, the least varied first.
         value_range: Values to show as black and as white.
     """
     tiles = [to_tiles(to_array(images), value_range) for *_, images in rows]
@@ -94,7 +94,7 @@ def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
     """Draw curves of reusability with their bands, the cut-off, and where each crosses it.
 
     Args:
-        curves: By name; the name of a single one may be empty. At least one, of one cut-off.
+        curves: Curves by name, at least one, with the same cut-off; the name of a single curve may be empty.
     """
     first = next(iter(curves.values()))
     title = "Images that one prompt is good for" + (f": {_good_for(first)}" if len(curves) == 1 else "")
@@ -126,7 +126,7 @@ def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
 
 
 def _good_for(curve: ReusabilityCurve) -> str:
-    """Say how many images, with the interval: "12 (10 to 15)", or "50 or more" where the curve does not get there."""
+    """Return the number of images with its interval, "12 (10 to 15)", or "50 or more" beyond the curve."""
 
     def bound(k: int) -> str:
         return f"{k}{' or more' if k == curve.largest_k else ''}"

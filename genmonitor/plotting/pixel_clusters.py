@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The monitor's figures: matplotlib `Figure` objects on the Agg canvas, never pyplot.
+"""Figures of the monitor: matplotlib `Figure` objects on the Agg canvas, without pyplot.
 
 A cluster has the same color and number in every figure; label 0, the constant sites, is gray. Images, labels
 and matrices may be tensors on any device, numpy arrays or lists.
@@ -38,12 +38,12 @@ _MARGIN, _BETWEEN, _HEAD = 18, 36, 92
 
 
 def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Array | None = None) -> Figure:
-    """Draw the clusters as a map with the size of each, over an average image where one is given.
+    """Draw the clusters as a map with the size of each, over an average image if given.
 
     Args:
-        labels: (H, W) int at pixel resolution, 0 for constant sites, 1..C for clusters.
-        names: Names of regions that have one, by label.
-        image: (c, H, W) in any range; its contrast is stretched, its colors become gray.
+        labels: Labels (H, W), integers at pixel resolution, 0 for constant sites, 1..C for clusters.
+        names: Names of regions, by label.
+        image: Image (c, H, W) in any range; its contrast is stretched, its colors become gray.
 
     Raises:
         ValueError: If labels and image differ in height or width.
@@ -68,14 +68,14 @@ def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Ar
 
 
 def cka_matrix(matrix: Array, labels: Array) -> Figure:
-    """CKA between all pairs of sites, ordered by cluster: a bright block is a cluster that holds together.
+    """Draw the CKA between all pairs of sites, ordered by cluster: a bright block is a coherent cluster.
 
     Args:
-        matrix: (d, d) in [0, 1]; averaged down for drawing where d is large.
-        labels: The d sites' labels, of any shape; constant sites are left out.
+        matrix: CKA matrix (d, d) in [0, 1], averaged for drawing if d is large.
+        labels: Labels of the d sites, of any shape; constant sites are left out.
 
     Raises:
-        ValueError: If there are not d labels, or none above 0.
+        ValueError: If there are not d labels, or none is above 0.
     """
     matrix, labels = to_array(matrix), to_array(labels).ravel()
     order = np.argsort(labels, kind="stable")[np.count_nonzero(labels == 0) :]
@@ -121,15 +121,15 @@ def side_by_side(
     title: str = "",
     note: str = "",
 ) -> Figure:
-    """Draw images of each set as they are; above them a region alone, of those of the first row.
+    """Draw images of each set, below a single region of those of the first row.
 
     Args:
-        sets: Name to images (n, c, H, W), of one size; the first 16 or fewer of each are shown.
-        labels: (H, W) int at pixel resolution.
-        region: The label of the region to show alone, 0 for the constant sites; None for none.
+        sets: Images (n, c, H, W) of one size, by name; at most the first 16 of each are shown.
+        labels: Labels (H, W), integers at pixel resolution.
+        region: Label of the region to show by itself, 0 for the constant sites; None for none.
         value_range: Values to show as black and as white.
-        title: In the region's color.
-        note: Below the title.
+        title: Title, in the color of the region.
+        note: Text below the title.
 
     >>> figure = side_by_side({"real": [[[[0, 1]]]], "fake": [[[[1, 1]]]]}, [[1, 2]], region=2, title="cluster 2")
     >>> [ax.get_title(loc="left") for ax in figure.axes]

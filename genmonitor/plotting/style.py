@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canvas, regions of pixels and the axis on which CMS is read, the same in all figures."""
+"""Canvas, regions of pixels and the axis of CMS, the same in all figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Drawing = Callable[[], Figure]  # draws a figure when it is called, perhaps in a
 
 
 def to_array(values: Array) -> NDArray[Any]:
-    """Tensor (any device, any dtype), array or list as a numpy array."""
+    """Return a tensor (any device, any dtype), array or list as a NumPy array."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         return (values.float() if values.is_floating_point() else values).numpy()
@@ -40,7 +40,7 @@ def to_array(values: Array) -> NDArray[Any]:
 
 
 def cluster_name(label: int, names: Mapping[int, str] | None = None) -> str:
-    """A label as people read it: its name where it has one, else ``cluster 3``, or ``constant`` for 0."""
+    """Return the readable name of a label: its own name, else ``cluster 3``, or ``constant`` for 0."""
     return (names or {}).get(label) or (f"cluster {label}" if label else "constant")
 
 
@@ -54,7 +54,7 @@ def new_figure(width: float, height: float, title: str, note: str = "", color: s
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a place given in pixels from the lower left corner, untouched by the user's own plot style."""
+    """Add axes at a position in pixels from the lower left corner, independent of the user's plot style."""
     full_width, full_height = figure.get_size_inches() * _DPI
     ax = figure.add_axes((left / full_width, bottom / full_height, width / full_width, height / full_height))
     ax.set_facecolor("white")
@@ -65,16 +65,16 @@ def add_axes(figure: Figure, left: float, bottom: float, width: float, height: f
 
 
 def add_number(ax: Axes, x: float, y: float, number: int, size: float, halo: float = 0) -> None:
-    """A cluster's number in white, with a dark halo where it stands on an image."""
+    """Add the number of a cluster in white, with a dark halo on an image."""
     text = ax.text(x, y, str(number), fontsize=size, fontweight="bold", color="white", ha="center")
     text.set_verticalalignment("center_baseline")
     text.set_path_effects([withStroke(linewidth=halo, foreground=INK)])
 
 
 def boundaries(labels: NDArray[Any], border: bool = False) -> NDArray[Any]:
-    """Line segments (m, 2, 2) as (x, y) between pixels of different label; a straight run is one.
+    """Return line segments (m, 2, 2) as (x, y) between pixels of different label; a straight run is one segment.
 
-    ``border`` also closes the regions of non-zero label along the image's edge.
+    ``border`` also closes regions with a non-zero label along the edge of the image.
     """
     if border:
         return boundaries(np.pad(labels, 1)) - 1
@@ -89,14 +89,14 @@ def _upright(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def add_outline(ax: Axes, segments: NDArray[Any], color: str, width: float, halo: str) -> None:
-    """Segments as one crisp line with a halo, so that it stands out from any image."""
+    """Add segments as one crisp line with a halo, visible on any image."""
     crisp: dict[str, Any] = {"capstyle": "projecting", "antialiased": False}
     for ink, size in ((halo, width + 1.5), (color, width)):
         ax.add_collection(LineCollection(list(segments), colors=ink, linewidths=size, **crisp))
 
 
 def show_regions(ax: Axes, labels: NDArray[Any], image: NDArray[Any] | None = None) -> None:
-    """The label map in its colors, numbered; over ``image``, gray (H, W) in [0, 1], where one is given."""
+    """Show the numbered label map in its colors, over a gray ``image`` (H, W) in [0, 1] if given."""
     if image is None:
         ax.imshow(colorize(labels), interpolation="nearest")
         ax.add_collection(LineCollection(list(boundaries(labels)), colors="white", linewidths=1))
@@ -110,7 +110,7 @@ def show_regions(ax: Axes, labels: NDArray[Any], image: NDArray[Any] | None = No
 
 
 def inmost(mask: NDArray[Any]) -> tuple[float, float]:
-    """The (x, y) furthest inside a region, near its middle where several are."""
+    """Return the point (x, y) farthest inside a region, near its middle for ties."""
     from scipy.ndimage import distance_transform_edt
 
     depth = distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1]
@@ -120,7 +120,7 @@ def inmost(mask: NDArray[Any]) -> tuple[float, float]:
 
 
 def add_region_legend(figure: Figure, labels: NDArray[Any], left: float, top: float, of: Mapping[int, str]) -> None:
-    """One line per region with its color, name and size, from a place given in figure fractions."""
+    """Add one line per region with its color, name and size, at a position in figure fractions."""
     sizes = np.bincount(labels.ravel())
     numbered = {label: f"{label}: {name}" for label, name in of.items()}  # the map shows numbers
     names = {label: f"{cluster_name(label, numbered)} ({size} px)" for label, size in enumerate(sizes) if size}
@@ -131,7 +131,7 @@ def add_region_legend(figure: Figure, labels: NDArray[Any], left: float, top: fl
 
 
 def thumbnails(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:
-    """Images as RGB (n, H', W', 3) in [0, 1], averaged by a whole factor where a side has more than 128 pixels."""
+    """Return images as RGB (n, H', W', 3) in [0, 1], averaged by an integer factor if larger than 128 pixels."""
     low, high = value_range
     images = np.clip((images.astype(np.float32) - low) / (high - low), 0, 1)
     if images.shape[1] != 3:
@@ -141,7 +141,7 @@ def thumbnails(images: NDArray[Any], value_range: tuple[float, float]) -> NDArra
 
 
 def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:
-    """Images as RGB (n, H', W', 3) in [0, 1], enlarged or averaged by a whole factor to about 100 pixels."""
+    """Return images as RGB (n, H', W', 3) in [0, 1], enlarged or averaged by an integer factor to about 100 pixels."""
     small = thumbnails(images, value_range)
     grow = -(-96 // max(small.shape[1:3]))
     return small.repeat(grow, axis=1).repeat(grow, axis=2)
@@ -163,12 +163,12 @@ def paste(tiles: NDArray[Any], columns: int) -> tuple[NDArray[Any], list[tuple[i
 
 
 def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDArray[Any]:
-    """Return images (n, H, W, 3) of which all but a region is faint.
+    """Return images (n, H, W, 3) that are faint outside a region.
 
     Args:
         tiles: Images in [0, 1].
-        labels: (h, w), of the same images at any resolution.
-        region: Its label.
+        labels: Labels (h, w) of the same images at any resolution.
+        region: Label of the region.
 
     >>> region_alone(np.zeros((1, 2, 2, 3)), np.array([[1, 2]]), region=2)[0, :, :, 0]
     array([[0.8, 0. ],
@@ -183,26 +183,26 @@ def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDAr
 
 
 def printable(text: str, length: int) -> str:
-    """One line of at most so many characters, those that the font lacks as a question mark."""
+    """Return one line of limited length, with a question mark for characters missing in the font."""
     font = get_font(findfont(FontProperties()))
     line = "".join(c if font.get_char_index(ord(c)) else "?" for c in " ".join(text.split()))
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def open_axes(ax: Axes) -> None:
-    """Faint horizontal lines, and no frame above and at the right."""
+    """Draw faint horizontal lines, without a frame at the top and right."""
     ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def add_text(figure: Figure, left: float, top: float, text: str, color: str = INK, **look: Any) -> None:
-    """Text as it is, at a place given in pixels from the upper left corner."""
+    """Add literal text at a position in pixels from the upper left corner."""
     width, height = figure.get_size_inches() * _DPI
     figure.text(left / width, 1 - top / height, text, color=color, parse_math=False, **{"fontsize": 11, **look})
 
 
 def add_picture(figure: Figure, left: float, top: float, picture: NDArray[Any]) -> Axes:
-    """A picture (h, w, 3), pixel by pixel, at a place given in pixels from the upper left corner."""
+    """Add a picture (h, w, 3), pixel by pixel, at a position in pixels from the upper left corner."""
     bottom = figure.get_size_inches()[1] * _DPI - top - picture.shape[0]
     ax = add_axes(figure, left, bottom, picture.shape[1], picture.shape[0])
     ax.imshow(picture, interpolation="nearest")

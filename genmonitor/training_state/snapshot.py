@@ -69,10 +69,10 @@ class Snapshot:
     """What some objects hold, and the plain objects and containers that they hold, the nearest things first.
 
     Args:
-        owners: whose attributes count, whatever their type, by the names that messages use.
-        tensor_bytes: memory for copies of tensors and arrays; those beyond it are only told to have moved. None to
+        owners: Whose attributes count, whatever their type, by the names that messages use.
+        tensor_bytes: Memory for copies of tensors and arrays; those beyond it are only told to have moved. None to
             leave their values out.
-        known: what somebody else puts back.
+        known: What somebody else puts back.
         ours: True to put back objects of this package, and of classes that derive from its own.
         data: True for data that are read. Random generators, functions and the global variables that they name count
             too, caches of `functools` are set aside, and an iterator that cannot start again refuses to go on.
@@ -80,10 +80,10 @@ class Snapshot:
             what they hold, such as a network that is loaded once.
 
     Attributes:
-        generators: random generators that were found in data.
-        is_read: whether data were read. Only then is it told that memory moved which loader workers share: as long as
+        generators: Random generators that were found in data.
+        is_read: True if data were read. Only then is it told that memory moved which loader workers share: as long as
             they live it is not put back, and may move by them.
-        held: all that is remembered.
+        held: All that is remembered.
 
     Example:
         >>> from types import SimpleNamespace
