@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call that says where generated images are wrong, by what kind of fault, and how much of that it explains."""
+"""One call that finds where generated images are wrong, the kind of fault, and the share that it explains."""
 
 from __future__ import annotations
 
@@ -52,23 +52,24 @@ EXTREMES = 8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """What `diagnose` found. `str()` says it in words, a notebook shows the same.
+    """Result of `diagnose`. `str()` gives it in words; a notebook shows the same.
 
     Attributes:
-        findings: The one that explains most of the image's distance first; each has an `area` with its `mask`, `kinds`
-            with strength and share, `p` and `samples`, indices of the generated images that show it most.
-        areas: The numbers behind them, by the name of the area: distance, spread, nearest and more.
-        map: Map of `genmonitor.functional.discrepancy_map`; None where areas were given.
+        findings: Findings, the one that explains most of the image's distance first. Each has an `area` with its
+            `mask`, `kinds` with strength and share, `p`, and `samples`, the indices of the generated images that show
+            it most clearly.
+        areas: Numbers behind the findings by the name of the area: distance, spread, nearest and more.
+        map: Result of `genmonitor.functional.discrepancy_map`; None if areas were given.
         average: Mean of the real images [C, H, W].
-        examples: Images [n, C, H, W] by what is to be said of them: real ones, the same with the faults of the first
-            finding where it has any, and the generated ones that show it most; empty for features.
-        too_rare: Indices of real images that generated ones are too seldom like; empty where proportions explain less
+        examples: Images [n, C, H, W] by caption: real images, the same with the faults of the first finding if it has
+            any, and the generated images that show it most clearly. Empty for features.
+        too_rare: Indices of real images whose kind is too rare among generated ones; empty if proportions explain less
             than 20 %.
-        too_frequent: The same of those that they are like too often.
-        left_out: Fault models that were not tried, and why.
+        too_frequent: Indices of real images whose kind is too frequent, likewise.
+        left_out: Fault models that were not tried, with the reason.
         failures: Fault models that failed, in sentences.
-        singles: Copies, strange samples, and real images that none is like; None where an area or regions were given.
-        bands: Bands of `genmonitor.functional.band_energy_test`; None likewise, and of features.
+        singles: Copies, strange samples, and real images unlike every sample; None if an area or regions were given.
+        bands: Result of `genmonitor.functional.band_energy_test`; None likewise, and for features.
     """
 
     findings: tuple[Finding, ...]
@@ -85,14 +86,14 @@ class Diagnosis:
 
     @property
     def proportions(self) -> float:
-        """Share of the whole image's distance that is right images in wrong proportions; the rest is realism."""
+        """Share of the whole image's distance due to correct images in wrong proportions; the rest is realism."""
         return max((found.proportions for found in self.areas.values() if bool(found.mask.all())), default=0.0)
 
     @property
     def p(self) -> float:
-        """p-value of what was found, for all that was searched; faults are judged on images that none is fitted on.
+        """P-value of the findings, adjusted for all searches; faults are judged on images not used for fitting.
 
-        Places are half of it, single samples and sizes of detail the other half, where these were looked for.
+        Places are one half of it; single samples and frequency bands, if searched, are the other half.
         """
         found = [x.p for x in self.areas.values()]
         # of the map and of the whole image, or of each area given
@@ -106,7 +107,7 @@ class Diagnosis:
         return min(1.0, 2 * min([places, *(5 * x.p for x in beside if x.p is not None)]))
 
     def of_image(self) -> dict[str, float]:
-        """Return the numbers of the whole image that make curves; none where only other areas were diagnosed."""
+        """Return the numbers of the whole image that have curves; none if only other areas were diagnosed."""
         whole = next((x for x in self.areas.values() if bool(x.mask.all())), None)
         if whole is None:
             return {}
@@ -122,11 +123,11 @@ class Diagnosis:
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of a generated image and the real one that it copies; none where copies are no more than chance."""
+        """Pairs of a generated image and the real one that it copies; empty if there are no more than by chance."""
         return () if self.singles is None else self.singles.copies
 
     def __str__(self) -> str:
-        """Say the findings, details aside, one per line, then what was left out or failed."""
+        """Return the findings without details, one per line, then fault models that were left out or failed."""
         return "\n".join([*(str(x) for x in self.findings if not x.detail), *self.left_out, *self.failures])
 
     def __repr__(self) -> str:
@@ -137,11 +138,11 @@ class Diagnosis:
         return heading_html(str(self.findings[0])) + text_html("\n".join(str(self).split("\n")[1:]))
 
     def without_claims(self) -> Diagnosis:
-        """Return it with all that it calls wrong as no evidence of that, where the p-value of all tests allows none."""
+        """Return the diagnosis without claims of faults, if the p-value of all tests does not support them."""
         return replace(self, findings=tuple(x if x.fine is not False else _fine(x.area, x.p) for x in self.findings))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything found as plain Python that JSON can hold; None for a number that is undefined."""
+        """Return the result as plain Python that JSON can hold; None for undefined numbers."""
         numbers = ("distance", "p", "proportions", "spread", "nearest", "of_image")
 
         def of_area(found: AreaDiagnosis) -> dict[str, float | None]:
@@ -174,39 +175,39 @@ def diagnose(
     fake_indices: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Say where generated images are wrong, by what kind of fault, and how much of that it explains.
+    """Find where generated images are wrong, the kind of fault, and the share of the difference that it explains.
 
-    Faults are put into real images, with the strength that brings these closest to the generated ones on one half of
-    them; on the other half the share explained is 1 - D(generated, real with the fault) / D(generated, real). D is MMD²
-    without bias, summed over gammas of the kernel and over pixels and whitened pixels, each in standard deviations of
-    what chance makes of it. A fault is named if it explains 20 % or more and real images with it are closer by the
-    relative similarity test. At most 500 images of each side are looked at.
+    Faults are put into real images. Their strength is the one that brings real images closest to the generated ones on
+    one half of them. On the other half the share explained is 1 - D(generated, real with the fault) / D(generated,
+    real). D is MMD² without bias, summed over gammas of the kernel and over pixels and whitened pixels, each in
+    standard deviations of chance. A fault is named if it explains at least 20 % and real images with it are closer by
+    the relative similarity test. At most 500 images of each side are used.
 
     Args:
         fake: Generated images [N, C, H, W] in the value range of `real`, or features [N, D]; N at least 8.
-        real: Real ones [M, C, H, W] or [M, D]; M at least 8.
-        area: Boolean mask [H, W], the pixels to diagnose; None to find areas by the map of discrepancies.
-        partition: Regions to diagnose one by one, instead of an area.
-        fault_models: The ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis.kinds`.
+        real: Real images [M, C, H, W] or features [M, D]; M at least 8.
+        area: Boolean mask [H, W] of the pixels to diagnose; None to find areas by the discrepancy map.
+        partition: Regions to diagnose one by one instead of an area.
+        fault_models: Fault models to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis.kinds`.
         readings: Statistics of single images to compare instead of `READINGS` of
-            `genmonitor.functional.diagnosis.readings`; see `Reading` there.
-        aligned: True if the same places of images can be compared, as of faces or scans. If not, as of photographs of
-            anything, patches from random places are: kinds are named, places are not. Images should be larger than 16
-            pixels.
-        encoded: True if samples are an encoder's, not pixels: faults of pixels, such as blur, are then left out.
-        skip_failing: Name a fault model or a reading that fails in `failures` and go on, rather than raise its error.
-        train: Training images or features, to look for copies of, beside which `real` ones are held out; None to look
-            for copies of every second real one beside the others.
-        train_indices: Numbers by which findings name the training images, such as those of a data set; None for 0, 1 …
-        fake_indices: The same of the generated images.
-        seed: Seed of the halves and of what faults draw.
+            `genmonitor.functional.diagnosis.readings`, see `Reading` there.
+        aligned: True if the same place shows the same thing in all images, as in faces or scans. If False, as for
+            arbitrary photographs, patches from random places are compared, and findings name kinds but no places.
+            Images should then be larger than 16 pixels.
+        encoded: True if samples come from an encoder, so that faults of pixels, such as blur, are left out.
+        skip_failing: True to list fault models and readings that fail in `failures` instead of raising their errors.
+        train: Training images or features to find copies of, with `real` as held-out ones. None to find copies of every
+            second real image, with the others held out.
+        train_indices: Numbers of the training images in findings, such as those of a data set; None for 0, 1 …
+        fake_indices: Numbers of the generated images in findings, likewise.
+        seed: Seed of the halves and of random faults.
 
     Raises:
-        TypeError: If a side is no tensor of real numbers, `area` none of booleans, a fault model lacks an attribute,
-            or a reading is no `Reading`.
-        ValueError: If shapes or scales differ, values are not finite, samples are fewer than 8, or the area is of
-            another size or empty. Likewise if both `area` and `partition` are given, if either is with aligned=False,
-            or that with features. And if a fault model or a reading returns another shape, NaN or infinities.
+        TypeError: If a side is not a tensor of real numbers, `area` is not one of booleans, a fault model lacks an
+            attribute, or a reading is not a `Reading`.
+        ValueError: If shapes or scales differ, values are not finite, samples are fewer than 8, or the area is empty or
+            has another size. Also if both `area` and `partition` are given, either is given with aligned=False, or
+            features are. Also if a fault model or a reading returns another shape, NaN or infinities.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -263,7 +264,7 @@ def diagnose(
 def _checked(
     fake: Tensor, real: Tensor, aligned: bool, encoded: bool, skip_failing: bool
 ) -> tuple[Tensor, Tensor, bool]:
-    """Return both sides as images, features as images of one pixel, and True if their values are pixels."""
+    """Return both sides as images, with features as images of one pixel, and True if their values are pixels."""
     real = check_samples("real", real)
     fake = check_samples("fake", fake, tuple(real.shape[1:]))
     check_min_samples("fake", fake, MIN_SAMPLES)
@@ -282,10 +283,10 @@ def _checked(
 
 
 def _with_others(findings: list[Finding], singles: SingleSamples, bands: list[Finding], whole: Tensor) -> list[Finding]:
-    """Add what was found of single samples and of sizes of detail: what to look at first comes first.
+    """Add the findings of single samples and of frequency bands, with the main one first.
 
-    A fault that is named changes energies and makes many samples strange: then these are details, a few that are by
-    far the strangest aside.
+    A named fault changes energies and makes many samples strange. These are then details, except for a few extreme
+    samples.
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = singles.memorized(whole)
@@ -300,7 +301,7 @@ def _with_others(findings: list[Finding], singles: SingleSamples, bands: list[Fi
 
 
 def _patches(images: Tensor, seed: int) -> Tensor:
-    """Cut a patch out of each image, from a random place in steps in which patterns of the fault models repeat."""
+    """Cut a patch out of each image, at a random place in steps of the period of the fault models' patterns."""
     height, width = (min(PATCH, size) for size in images.shape[2:])
     generator = torch.Generator().manual_seed(seed)
     tops, lefts = (
@@ -320,7 +321,7 @@ def _diagnosed(
     models: Models,
     skip_failing: bool,
 ) -> tuple[dict[str, AreaDiagnosis], list[Finding]]:
-    """Diagnose areas, each a name, mask [H, W] and region; return what was measured by name, and the findings."""
+    """Diagnose areas, each a name, mask [H, W] and region; return the measurements by name, and the findings."""
     whole = torch.ones(images.real.shape[2:], dtype=torch.bool)
     image = None
     if not all(bool(mask.all()) for _, mask, _ in masks):
@@ -368,7 +369,7 @@ def _diagnosed(
 
 
 def _without_others(p_map: Tensor, mask: Tensor, masks: list[NamedMask]) -> Tensor:
-    """Return the map of an area without what is diagnosed as other areas."""
+    """Return the map of an area without the pixels of other areas."""
     for _, other, _ in masks:
         if other is not mask and not bool(other.all()):
             p_map = p_map.masked_fill(other, 1.0)
@@ -380,7 +381,7 @@ def _overlap(one: Tensor, other: Tensor) -> float:
 
 
 def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], images: Images) -> list[Finding]:
-    """Leave out what the whole image adds nothing by where areas have kinds, and areas that repeat its kind."""
+    """Leave out the whole image if it adds nothing to areas with kinds, and areas that repeat its kind."""
     whole = next((x for x in findings if not x.area.region and x.area.name == "whole image"), None)
     areas = [x for x in findings if x is not whole]
     if whole is None or (not whole.kinds and not any(x.kinds for x in areas)):
@@ -403,7 +404,7 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
 
 
 def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
-    """Return True if all around some areas differs like them: another order of the images may bring other areas."""
+    """Return True if the surroundings of areas differ like the areas, which may then depend on the order of images."""
     if not areas:
         return False
     around = distance_around(images, torch.stack([x.mask for x in areas]).any(0))
@@ -413,7 +414,7 @@ def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
 
 
 def _suffice(areas: Collection[AreaDiagnosis]) -> bool:
-    """Return True if areas explain so much of the image's distance, for their size, that the fault is theirs."""
+    """Return True if areas explain so much of the image's distance, for their size, that the fault is in them."""
     explained = sum(x.of_image for x in areas)
     return explained >= max(ENOUGH, 2 * sum(float(x.mask.double().mean()) for x in areas if x.of_image > 0))
 
@@ -440,7 +441,7 @@ def _examples(
 
 
 def _models(given: Sequence[FaultModel] | None, pixels: bool) -> tuple[Models, tuple[str, ...]]:
-    """Return the fault models to try, and which are left out."""
+    """Return the fault models to try, and those left out."""
     models: Models = FAULT_MODELS if given is None else given
     for model in models:
         if not isinstance(model, FaultModel):
@@ -456,7 +457,7 @@ def _models(given: Sequence[FaultModel] | None, pixels: bool) -> tuple[Models, t
 def _readings(
     given: Sequence[Reading] | None, real: Tensor, aligned: bool, failures: list[str], skip_failing: bool
 ) -> list[Reading]:
-    """Return the readings to compare that images have."""
+    """Return the readings to compare that apply to the images."""
     if given is None:
         return usable_readings(READINGS, real, aligned)
     low, span = float(real.min()), float(real.max() - real.min()) or 1.0
@@ -466,7 +467,7 @@ def _readings(
 def _areas(
     fake: Tensor, real: Tensor, area: Tensor | None, partition: PixelPartition | None, seed: int
 ) -> tuple[dict[str, Tensor] | None, list[NamedMask]]:
-    """Return the map, where one was drawn, and each area's name, mask [H, W] and region."""
+    """Return the map, if there is one, and the name, mask [H, W] and region of each area."""
     size = (real.shape[2], real.shape[3])
     if area is not None and partition is not None:
         raise ValueError("Expected `area` or `partition`, but got both. Give one of them.")
@@ -522,7 +523,7 @@ def _fine(area: Area, p: float | None) -> Finding:
 
 
 def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
-    """Return faults as data, the one that explains most first, without those that add next to nothing."""
+    """Return faults as data, the largest share first, without those that add next to nothing."""
     if explained is None:
         return ()
     kinds = []
@@ -534,7 +535,7 @@ def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
 
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
-    """Return True if images come over and over."""
+    """Return True if images repeat each other."""
     found: Repeats = repeats(images)
     # share of images with a near twin from which it is a finding
     if found.share < 0.1 or found.p > LEVEL / 50:
@@ -544,7 +545,7 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
 
 
 def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the real images whose weights are lowest and highest, where proportions explain something."""
+    """Return the real images with the lowest and highest weights, if proportions explain something."""
     for found in areas.values():
         if found.weights is not None and found.explained and found.explained.faults[0].model.name == Modes.name:
             order = images.chosen_real[found.weights.argsort().cpu()].tolist()

@@ -84,7 +84,7 @@ class GroupKernels:
 
         Args:
             reference: Samples [N, ...] of one or more sets, taken together.
-            partition: The regions of images.
+            partition: Regions of images.
             view: View to compare; None for plain values.
             multipliers: Gammas in units of the inverse mean squared distance of a group.
         """
@@ -273,7 +273,7 @@ class GroupKernels:
                 yield Strip(group, a, b, gaussians_of(distances, gammas, self.gamma, float(some.median())))
 
     def _distances(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[tuple[int, int, int, Tensor]]:
-        """Yield a group, a first and a last row, and the distances of these rows, as many at a time as fit in memory."""
+        """Yield a group, a first and a last row, and the distances of these rows, as many as fit in memory."""
         adds_up = len(self.names) > len(self.view)
         held = max(1, chunking.MEMORY_BUDGET // (6 * 8 * len(y) * max(b - a for a, b in spans)))
         for some in (spans[i : i + held] for i in range(0, len(spans), held)):
@@ -312,7 +312,7 @@ def view_kernels(
 
     Args:
         reference: Images [N, C, H, W] or features [N, D] of one or more sets, taken together.
-        partition: The regions of images.
+        partition: Regions of images.
         multipliers: Gammas in units of the inverse mean squared distance of a group.
     """
     structure = GroupKernels.gaussian(reference, partition, multipliers=multipliers)
@@ -384,7 +384,7 @@ def _centered_pairs(gram: Tensor) -> Tensor:
 
 
 def _root_mean_square(grams: Tensor) -> Tensor:
-    """Return the root mean square over pairs of different samples [...], from matrices [..., N, N] with a zero diagonal."""
+    """Return the root mean square over pairs of different samples [...] of matrices [..., N, N] with zero diagonal."""
     n = grams.shape[-1]
     return (grams.square().sum((-2, -1)) / (n * (n - 1))).sqrt()
 

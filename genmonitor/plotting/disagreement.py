@@ -146,7 +146,7 @@ def _sizes(pairs: Any) -> tuple[int, tuple[int, int]]:
 
 
 def _draw_pair(figure: Figure, pair: tuple[NDArray[Any], NDArray[Any]], xs: tuple[float, float], top: float) -> None:
-    """Draw both pictures at positions in pixels from the upper left corner, each with a line in the color of its side."""
+    """Draw both pictures at positions in pixels from the upper left corner, with lines in the colors of the sides."""
     for picture, x, color in zip(pair, xs, (MODEL, REFERENCE), strict=True):
         ax = add_picture(figure, x, top, picture)
         ax.spines[:].set_visible(False)

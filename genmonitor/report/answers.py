@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the first screen of the page answers: better or not, where and what, how sure, what to keep and what to try."""
+"""Answers of the first screen of the page: progress, place and kind of fault, certainty, weights to keep, advice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
     """Return the answers of each evaluation as plain data, the oldest first.
 
     Args:
-        run: What a monitor left.
+        run: Run of a monitor.
     """
     alerts = {note.text for note in run.notes if note.alert is not None}
     spec, so_far, out = lookup(run.values, RATIO), list[Record](), []
@@ -47,11 +47,11 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
 
 
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
-    """Return the evaluation to keep with its checkpoint's file; None for a monitor that does not rank, or compares.
+    """Return the best evaluation with the file of its checkpoint; None for a comparison or without a ranking.
 
     Args:
-        run: What a monitor left.
-        folder: The one with its files.
+        run: Run of a monitor.
+        folder: Folder with its files.
     """
     best = run.best
     if best is None:
@@ -63,11 +63,11 @@ def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
 
 
 def closing(run: MonitorRun, folder: Path) -> str:
-    """Return the answers of the last evaluation, and which to keep, as lines for the terminal.
+    """Return the answers of the last evaluation, and the best evaluation, as lines for the terminal.
 
     Args:
-        run: What a monitor left.
-        folder: The one with its files.
+        run: Run of a monitor.
+        folder: Folder with its files.
     """
     last, best = answers_of(run)[-1], best_of(run, folder)
     better, keep = "", ""
@@ -86,12 +86,12 @@ def closing(run: MonitorRun, folder: Path) -> str:
 
 
 def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
-    """Return the checkpoint whose name says that it is of an epoch and step, as a path below the run's folder.
+    """Return the checkpoint whose name contains an epoch and step, as a path relative to the run's folder.
 
     Args:
-        run: Its folder.
+        run: Folder of the run.
         epoch: Epoch of the evaluation.
-        step: The trainer's; None where that is not known.
+        step: Step of the Trainer; None if unknown.
     """
     wanted = {"epoch": epoch, "step": step}
     for path in sorted([*run.glob("*.ckpt"), *run.glob("checkpoints/*.ckpt")]):
@@ -102,13 +102,13 @@ def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
 
 
 def end_of(run: MonitorRun, alert: Note) -> float | None:
-    """Return the epoch of the first later evaluation that no longer finds what an alert is about; None if all do."""
+    """Return the epoch of the first later evaluation without the fault of an alert; None if all have it."""
     later = (x for x in run.evaluations if x["values"].get("step", -1) > (alert.step or 0))
     return next((x["values"].get("epoch") for x in later if alert.alert not in x["wrong"]), None)
 
 
 def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
-    """Return place, kind, certainty and remedy of the finding to look at first."""
+    """Return place, kind, certainty and remedy of the main finding."""
     at = "" if first.as_of is None else f" (as at epoch {first.as_of:g})"
     mask, kinds = first.area.mask, first.kinds
     known = KINDS.get(kinds[0].name) if kinds else None
@@ -131,7 +131,7 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
 
 
 def _shares(finding: Finding, record: dict[str, float], whole: bool) -> list[tuple[str, float]]:
-    """Return what the distance is made of; nothing where nothing was explained."""
+    """Return the parts of the distance; empty if nothing was explained."""
     shares = {with_strength(kind): kind.share for kind in finding.kinds}
     told = whole and not any(kind.name == "modes" for kind in finding.kinds)
     proportions = record.get("proportions", 0.0) if told else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The charts, map of regions and tables of values on the report's page, as plain data."""
+"""Charts, map of regions and tables of values of the page, as plain data."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from genmonitor.report.run import MonitorRun, Note
 
 
 def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
-    """Return the charts of a monitor, as its values are declared; one that is not declared has a chart of its own.
+    """Return the charts of a monitor, as declared by its values; an undeclared value has its own chart.
 
-    What a command measured of sets of outputs has only the first, of the regions if it has any: one evaluation gives no
-    more to draw.
+    The result of a command has only the first chart, of the regions if there are any, since one evaluation has no
+    curves.
     """
     if run.compared and run.partition is None:
         return []
@@ -37,7 +37,7 @@ def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
 
 
 def _keys(records: Sequence[Record]) -> list[str]:
-    """Return the keys of the values of all evaluations: one may lack what others have."""
+    """Return the keys of the values of all evaluations, some of which may be missing in one."""
     return [key for key in dict.fromkeys(key for record in reversed(records) for key in record) if key not in MOMENT]
 
 
@@ -61,9 +61,9 @@ def _chart(run: MonitorRun, title: str, specs: Sequence[ValueSpec], alerts: Sequ
 
 
 def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
-    """Return what the x-axis counts, and where on it each evaluation is.
+    """Return the unit of the x-axis, and the position of each evaluation.
 
-    Several evaluations in an epoch would fall on one vertical line, so they are drawn by step.
+    Several evaluations in an epoch would be on one vertical line, so they are drawn by step.
     """
     for by in ("epoch", "step"):
         x = [record[by] for record in records if by in record]
@@ -99,7 +99,7 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
 
 
 def map_of(run: MonitorRun) -> dict[str, Any] | None:
-    """Return the map of regions as a path for each and where its number stands, None without a partition."""
+    """Return the map of regions as paths with positions of their numbers, None without a partition."""
     if run.partition is None:
         return None
     labels = run.partition.labels
@@ -125,7 +125,7 @@ def _path(mask: Tensor) -> str:
 
 
 def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
-    """Return what the last evaluation found in each region, in the order of the findings: a cell for each column."""
+    """Return the results of the last evaluation for each region, in the order of the findings, by column."""
     if run.partition is None:
         return []
     regions, sizes, rows = run.partition.regions(), run.partition.sizes(), []
@@ -149,7 +149,7 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
 
 
 def _cell(run: MonitorRun, spec: ValueSpec) -> dict[str, str]:
-    """Return the last value, and its baseline where it has one; that of a cosine does not pass 1."""
+    """Return the last value with its baseline, if any; that of a cosine is at most 1."""
     value = run.records[-1].get(spec.key)
     low, _, high = run.baseline.get(spec.key, (None, None, None))
     high = min(high, 1.0) if spec.scale == "cms" and high is not None else high
@@ -160,7 +160,7 @@ def _cell(run: MonitorRun, spec: ValueSpec) -> dict[str, str]:
 
 
 def value_rows(run: MonitorRun) -> list[dict[str, Any]]:
-    """Return what whole images get in a comparison of two sets, each value with its baseline and meaning."""
+    """Return the values of whole images in a comparison of two sets, with baselines and meanings."""
     labels = {} if run.partition is None else run.partition.regions()
     specs = [lookup(run.values, key) for key in _keys(run.records[-1:])]
     return [

@@ -16,12 +16,12 @@ HISTORY = "history.csv"
 
 
 def run_prefixes(paths: Iterable[Path]) -> set[str]:
-    """Return the prefixes of the monitors that left the file of a run among these."""
+    """Return the prefixes of the monitors with a run's file among these."""
     return {match[1] for match in (RUN.fullmatch(path.name) for path in paths) if match}
 
 
 def safe(name: str) -> str:
-    """Return what can begin a file's name: whatever a file name should not hold becomes an underscore.
+    """Return a valid prefix of file names, with underscores for other characters.
 
     Example:
         >>> safe("../cms/c k a")
@@ -31,7 +31,7 @@ def safe(name: str) -> str:
 
 
 def run_file(prefix: str) -> str:
-    """Name the file of a monitor's run.
+    """Return the name of the file of a monitor's run.
 
     Example:
         >>> run_file("cms")
@@ -41,12 +41,12 @@ def run_file(prefix: str) -> str:
 
 
 def file_stem(tag: str, step: int, epoch: int | None) -> str:
-    """Return the name, without its ending, of the file for what is logged under a tag.
+    """Return the name, without its ending, of the file for a tag.
 
     Args:
-        tag: For example ``cms/samples``.
-        step: The trainer's.
-        epoch: None for a file of which only the latest is kept.
+        tag: Tag, for example ``cms/samples``.
+        step: Step of the Trainer.
+        epoch: Epoch; None for a file of which only the latest is kept.
 
     Example:
         >>> file_stem("cms/samples", 1200, 3), file_stem("cms/cka", 0, None)
@@ -56,7 +56,7 @@ def file_stem(tag: str, step: int, epoch: int | None) -> str:
 
 
 def own_files(folder: Path) -> list[Path]:
-    """List the files in a folder by name, without hidden ones and links: a link may lead out of the folder."""
+    """List the files in a folder by name, without hidden ones and links, which may lead out of the folder."""
     if not folder.is_dir():
         return []
     paths = (path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
@@ -64,7 +64,7 @@ def own_files(folder: Path) -> list[Path]:
 
 
 def owner(path: Path, prefixes: Iterable[str]) -> str | None:
-    """Return the prefix under which a file was written: the longest that fits.
+    """Return the prefix of a file, the longest that matches.
 
     Example:
         >>> owner(Path("cms_raw_samples.png"), ["cms", "cms_raw"]), owner(Path("partition.npz"), ["cms"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder in which a run's evaluations leave their files, with or without a Trainer."""
+"""The folder with the files of the evaluations of a run, with or without a Trainer."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class RunFolder:
-    """The files of a run: one of each monitor, figures, images and the report.
+    """Files of a run: one for each monitor, figures, images and the report.
 
-    Whoever evaluates has a `prefix` of its own, with which the names of its files begin. Each file is written complete
-    or not at all, and the folder is made where it is missing. In a distributed run only rank zero may write.
+    Each monitor has its own `prefix`, with which its file names begin. Each file is written complete or not at all, and
+    the folder is made if it is missing. In a distributed run only rank zero may write.
 
     Args:
         path: Path of the folder.
 
     Raises:
-        OSError: By every method, if the disk does not take or give a file.
+        OSError: By every method, if a file cannot be written or read.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -46,14 +46,14 @@ class RunFolder:
         """Write figures as PNG files.
 
         Args:
-            prefix: As in the log keys.
-            figures: By name, without prefix; or the PNG files that they give.
-            step: The trainer's.
-            epoch: None for figures of which only the latest is kept, ``cms_samples.png``; else a file for each
-                evaluation, ``cms_samples_epoch_0003_step_1200.png``.
+            prefix: Prefix of the log keys.
+            figures: Figures, or their PNG files, by name without prefix.
+            step: Step of the Trainer.
+            epoch: Epoch, for a file of each evaluation, ``cms_samples_epoch_0003_step_1200.png``. None for figures of
+                which only the latest is kept, ``cms_samples.png``.
 
         Returns:
-            Name to file.
+            Files by name.
         """
         written = {}
         for name, figure in figures.items():
@@ -64,9 +64,9 @@ class RunFolder:
     def write_images(
         self, prefix: str, name: str, shown: ShownImages | None, step: int, epoch: int | None = None
     ) -> None:
-        """Write images, if any, that the page shows one by one: a WebP file, and a JSON file about it.
+        """Write images, if any, that the page shows one by one, as a WebP file and a JSON file with their data.
 
-        They are named as figures are.
+        They are named like figures.
         """
         if shown is not None:
             stem = file_stem(f"{prefix}/{name}", step, epoch)
@@ -74,7 +74,7 @@ class RunFolder:
             write_json(self.file(f"{stem}.json"), describe_strip(shown))
 
     def write_artifacts(self, write: Callable[[Path], None]) -> None:
-        """Write the files that an evaluator's manifests refer to: `write` is told the folder."""
+        """Write the files that an evaluator's manifests refer to, by calling `write` with the folder."""
         self.path.mkdir(parents=True, exist_ok=True)
         write(self.path)
 
@@ -92,16 +92,16 @@ class RunFolder:
         """Write the file of a run, which `MonitorRun` reads.
 
         Args:
-            prefix: As in the log keys.
-            fixed: What holds for the whole run, such as the settings; the heading of its section under "title",
-                baselines as low, median and high under "baseline", the name of the partition's file under "partition".
-                A comparison of two sets names them under "generated_images" and "real_images".
-            evaluations: The oldest first, each with its "values", a "message" about it, the "headlines" of what
-                was found, and its circumstances.
-            declared: The values.
+            prefix: Prefix of the log keys.
+            fixed: Fixed values of the run, such as the settings. "title" is the heading of its section, "baseline" the
+                low, median and high baselines, and "partition" the name of the partition's file. A comparison of two
+                sets has their names under "generated_images" and "real_images".
+            evaluations: Evaluations, the oldest first, each with its "values", a "message", the "headlines" of its
+                findings, and its circumstances.
+            declared: Declarations of the values.
             findings: Findings of the last evaluation.
-            notes: Each with "text", and "epoch", "step" and "alert", see `Note`.
-            tables: Tables of the last evaluation, by name; what is a picture in them is left out.
+            notes: Notes, each with "text", "epoch", "step" and "alert", see `Note`.
+            tables: Tables of the last evaluation, by name, whose pictures are left out.
         """
         kept = {name: table.without_pictures() for name, table in (tables or {}).items()}
         content = {
@@ -118,11 +118,11 @@ class RunFolder:
         return path
 
     def write_report(self) -> Path:
-        """Write the page that shows all of it."""
+        """Write the page."""
         return write_report(self.path)
 
     def take(self, aside: Path, prefix: str) -> None:
-        """Take complete files from another folder, and only then remove those of an earlier result under a prefix."""
+        """Move complete files from another folder, then remove those of an earlier result under a prefix."""
         before = self._mine(prefix)
         files = own_files(aside)
         for file in files:
@@ -136,17 +136,17 @@ class RunFolder:
         return [path for path in files if owner(path, {*run_prefixes(files), safe(prefix)}) == safe(prefix)]
 
     def file(self, name: str) -> Path:
-        """Return the path of a file, in a folder that is there."""
+        """Return the path of a file, in an existing folder."""
         self.path.mkdir(parents=True, exist_ok=True)
         return self.path / name
 
 
 def free_folder(run: Path, name: str, prefixes: Collection[str]) -> Path:
-    """Return the first of name, name-v1, name-v2 … in which none of these monitors has left a run.
+    """Return the first of name, name-v1, name-v2 … without a run of these monitors.
 
     Args:
-        run: The folder of the run.
-        name: Name of the folder in it.
+        run: Folder of the run.
+        name: Name of the subfolder.
         prefixes: Prefixes of the monitors that share it.
     """
     for number in count():

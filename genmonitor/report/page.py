@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: everything in one HTML file that needs no network; what it says of each monitor, and writing it."""
+"""The report: one HTML file that needs no network, with a section for each monitor."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ WHICH_IS_CLOSER = "which is closer"
 
 
 def write_report(folder: Path) -> Path:
-    """Write `report.html` about what is in a folder, and `history.csv` with its values; complete or not at all.
+    """Write `report.html` about the runs in a folder, and `history.csv` with their values, complete or not at all.
 
     Args:
-        folder: The one with the files of monitors, `<run>/genmonitor`.
+        folder: Folder with the files of monitors, `<run>/genmonitor`.
 
     Returns:
-        The page's path.
+        Path of the page.
 
     Raises:
-        OSError: If a file cannot be read or the page not written; the page from before is still there.
+        OSError: If a file cannot be read or the page cannot be written; the previous page remains.
     """
     run = read_run(folder)
     write_text(folder / REPORT, _render(folder, run))
@@ -88,7 +88,7 @@ def _alerts(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _moments(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return when any monitor evaluated: what the slider of the page goes through."""
+    """Return the moments of all evaluations, for the slider of the page."""
     found = {moment["step"]: moment for x in sections for moment in x["drawn"]["moments"] if moment["step"] is not None}
     return [found[step] for step in sorted(found)]
 
@@ -100,12 +100,12 @@ def _shown(value: Any) -> str:
 
 
 def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]:
-    """Return what the page says and draws of a monitor.
+    """Return the text and drawings of a monitor on the page.
 
     Args:
-        run: What it left.
+        run: Run of the monitor.
         pictures: Pictures of the page.
-        folder: With its files.
+        folder: Folder with its files.
     """
     rows, given = region_rows(run), ("monitor", "heading", "message", "real_images", "generated_images", "other_images")
     return {
@@ -132,7 +132,7 @@ def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]
 
 
 def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
-    """Return what the scripts of the page draw."""
+    """Return the data that the scripts of the page draw."""
     return {
         "charts": charts_of(run),
         "map": map_of(run),
@@ -151,10 +151,10 @@ def _title(run: MonitorRun) -> str:
 
 
 def history_csv(monitors: Sequence[MonitorRun]) -> str:
-    """Return a row for each evaluation, with the values of all monitors under their log keys; what one lacks is empty.
+    """Return a row for each evaluation, with the values of all monitors by log key; missing ones are empty.
 
     Args:
-        monitors: Monitors of a run; those that evaluated at one step share a row.
+        monitors: Monitors of a run; evaluations at the same step share a row.
     """
     rows: dict[tuple[float | None, ...], Record] = {}
     for monitor in monitors:
@@ -171,5 +171,5 @@ def history_csv(monitors: Sequence[MonitorRun]) -> str:
 
 
 def _no_formula(name: str) -> str:
-    """Return the name of a column, with an apostrophe before what a spreadsheet would calculate."""
+    """Return the name of a column, with an apostrophe if a spreadsheet would take it for a formula."""
     return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures: figures as PNG, strips of images as WebP, and those on the page, made small, as many of them as fit."""
+"""Pictures: figures as PNG, strips of images as WebP, and small ones on the page, as many as fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUALITY = 80
 
 
 class Pictures:
-    """Embeds the pictures of a page in it.
+    """Embeds pictures in a page.
 
     Args:
         runs: Runs of the monitors that share the page.
@@ -45,12 +45,12 @@ class Pictures:
         self._part = left // max(1, sum(bool(pictures) for pictures in dated))
 
     def latest(self, run: MonitorRun) -> list[dict[str, Any]]:
-        """Return the figures of which only the last evaluation's is kept."""
+        """Return the figures of which only the latest is kept."""
         latest = _figures(run, dated=False)
         return [{"name": kind.replace("_", " "), **_shown(found[-1].path)} for kind, found in latest.items()]
 
     def sliders(self, run: MonitorRun) -> list[dict[str, Any]]:
-        """Return the figures that each evaluation has, those of some evaluations."""
+        """Return the figures that each evaluation has, for some evaluations."""
         return [
             {
                 "name": kind.replace("_", " "),
@@ -61,7 +61,7 @@ class Pictures:
         ]
 
     def images(self, run: MonitorRun) -> dict[str, Any] | None:
-        """Return the images to show one by one, real ones and those of some evaluations; None where there are none."""
+        """Return the images to show one by one, real ones and those of some evaluations; None if there are none."""
         generated = run.strips.get("images", [])
         if not generated:
             return None
@@ -72,12 +72,12 @@ class Pictures:
         return {"real": real, "other": other, "strips": strips, "of": len(generated), "captions": captions}
 
     def diagnoses(self, run: MonitorRun) -> list[dict[str, Any]]:
-        """Return the examples of what is wrong, those of some evaluations."""
+        """Return the examples of faults, for some evaluations."""
         strips = run.strips.get("diagnosis", [])
         return [_strip(x) for x in self._chosen(strips)] if strips else []
 
     def _chosen(self, pictures: Sequence[Picture]) -> list[Picture]:
-        """Choose pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
+        """Choose pictures spread evenly over the evaluations, including the first and the last, as many as fit."""
         size = max(len(_encode(x.path)[0]) for x in {pictures[0], pictures[len(pictures) // 2], pictures[-1]})
         count = max(2, min(24, len(pictures), self._part // max(size, 1)))
         last = len(pictures) - 1
@@ -85,7 +85,7 @@ class Pictures:
 
 
 def _figures(run: MonitorRun, *, dated: bool) -> dict[str, list[Picture]]:
-    """Return the figures of each evaluation, or those of the last, without those that the page draws itself."""
+    """Return the figures of each evaluation, or of the last, without those that the page draws itself."""
     strips = run.strips
     drawn = {"clusters": run.partition is not None, "samples": "images" in strips, "diagnosis": "diagnosis" in strips}
     shown = {kind: found for kind, found in run.pictures.items() if not drawn.get(kind)}
@@ -110,7 +110,7 @@ def _uri(content: bytes, kind: str) -> str:
 
 
 def _encode(path: Path) -> tuple[bytes, int]:
-    """Return a picture as a WebP file wherever that is smaller, and how many pixels wide it is."""
+    """Return a picture, as a WebP file if that is smaller, and its width in pixels."""
     at = path.stat()
     return _encoded(path, at.st_mtime_ns, at.st_size)
 
@@ -136,7 +136,7 @@ def _webp(pixels: Image.Image, **options: Any) -> bytes:
 
 
 def render(given: Figure | Drawing) -> bytes:
-    """Return the PNG file of a figure, or of what a function draws, at its own resolution."""
+    """Return the PNG file of a figure, or of a function that draws one, at its own resolution."""
     buffer = io.BytesIO()
     # matplotlib's C++ code makes a ValueError of a KeyboardInterrupt, or drops it
     with signals_deferred(signal.SIGINT):
@@ -146,7 +146,7 @@ def render(given: Figure | Drawing) -> bytes:
 
 
 def encode_strip(shown: ShownImages) -> bytes:
-    """Return images below each other as a WebP file, at the right of each the real image nearest to it."""
+    """Return images below each other as a WebP file, with the nearest real image at the right of each."""
     sides = [shown.tiles] if shown.nearest is None else [shown.tiles, shown.nearest]
     tiles = np.concatenate(sides, axis=2)
     pixels = np.round(255 * tiles.reshape(-1, *tiles.shape[2:])).astype(np.uint8)
@@ -155,7 +155,7 @@ def encode_strip(shown: ShownImages) -> bytes:
 
 
 def describe_strip(shown: ShownImages) -> dict[str, Any]:
-    """Return what a reader of the file needs: the height of an image, captions and distances."""
+    """Return the data for a reader of the file: the height of an image, captions and distances."""
     return {
         "height": shown.tiles.shape[1],
         "nearest": shown.nearest is not None,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a monitor leaves of its run, one JSON file, and reading it with the pictures beside it.
+"""The run of a monitor: one JSON file, read together with the pictures beside it.
 
-A run may have been cut short and its folder edited or copied from anywhere. A file that is not as it was written is
-named and left out, links are not followed, and nothing is unpickled.
+A run may have been interrupted, and its folder edited or copied. Changed files are named and left out, links are not
+followed, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Note:
         text: The sentence.
         epoch: Epoch of the evaluation.
         step: Step of the evaluation.
-        alert: What an alert is about, such as "cluster_2"; None for a note that is no alert.
+        alert: Subject of an alert, such as "cluster_2"; None for other notes.
     """
 
     text: str
@@ -44,14 +44,14 @@ class Note:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, or images below each other, and the evaluation that it shows; without one it is the latest of its kind.
+    """A figure, or images below each other, with its evaluation; without one it is the latest of its kind.
 
     Attributes:
         path: Path of the PNG or WebP file.
         epoch: Epoch of the evaluation.
         step: Step of the evaluation.
-        about: About of images, "height" of one, "nearest" (True if the nearest real image is at the right of each),
-            "captions", and "distances" to the nearest real image as multiples of what is usual; empty for a figure.
+        about: Data of images: "height" of one, "nearest" (True if the nearest real image is at the right of each),
+            "captions", and "distances" to the nearest real image relative to the usual one. Empty for a figure.
     """
 
     path: Path
@@ -68,24 +68,24 @@ RATIO = "error_ratio_image"
 class MonitorRun:
     """The run of one monitor: everything needed to repeat an evaluation, except the model and its data.
 
-    `RunFolder.write_run` writes `<prefix>_run.json`; `MonitorRun.read` reads this file, `read_run` all of a folder.
-    `run.manifest_at(step)` is then what was fixed for the run (settings, seed, partition and so on) together with what
-    held at the evaluation of that step of the optimizer ("values", weights, device, threads, versions).
+    `RunFolder.write_run` writes `<prefix>_run.json`; `MonitorRun.read` reads this file, `read_run` all files of a
+    folder. `run.manifest_at(step)` has the fixed values of the run (settings, seed, partition and so on) and those of
+    the evaluation at this optimizer step ("values", weights, device, threads, versions).
 
     Attributes:
-        prefix: What its files begin with.
-        fixed: What holds for the whole run, by name.
-        evaluations: Each with its "values", the "message" about it, what was "wrong", and its circumstances; the oldest
-            first, at least one.
+        prefix: Prefix of its files.
+        fixed: Fixed values of the run, by name.
+        evaluations: Evaluations, at least one, the oldest first, each with its "values", "message", faults under
+            "wrong", and its circumstances.
         values: Declarations by key.
-        findings: Findings of the last evaluation, the one to look at first.
-        headlines: The first few of each evaluation.
-        baseline: Low, median and high of what real images get, by the name of the value.
-        notes: The oldest first.
+        findings: Findings of the last evaluation, the main one first.
+        headlines: First few findings of each evaluation.
+        baseline: Low, median and high value of real images, by the name of the value.
+        notes: Notes, the oldest first.
         tables: Tables of the last evaluation, by name.
-        pictures: By name, the oldest first.
+        pictures: Pictures by name, the oldest first.
         strips: Images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
-        partition: None for a monitor without regions.
+        partition: Partition; None for a monitor without regions.
     """
 
     prefix: str
@@ -107,7 +107,7 @@ class MonitorRun:
 
         Raises:
             OSError: If there is no such file.
-            ValueError: If it is not as a monitor wrote it.
+            ValueError: If it is not a file written by a monitor.
         """
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
@@ -116,10 +116,10 @@ class MonitorRun:
 
     @classmethod
     def from_dict(cls, content: Any) -> MonitorRun:
-        """Make it from what `RunFolder.write_run` wrote.
+        """Make it from the content written by `RunFolder.write_run`.
 
         Raises:
-            ValueError: If something is missing or of another kind, naming it.
+            ValueError: If a part is missing or of another kind, naming it.
         """
         content = _taken(content, "it", dict)
         prefix, evaluations, notes, tables, declared, findings = (
@@ -149,19 +149,19 @@ class MonitorRun:
 
     @property
     def messages(self) -> list[str]:
-        """Return what was found at each evaluation, in a line."""
+        """Return the result of each evaluation in a line."""
         return [evaluation["message"] for evaluation in self.evaluations]
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Return all that holds for the last evaluation."""
+        """Return the manifest of the last evaluation."""
         return {**self.fixed, **self.evaluations[-1]}
 
     def manifest_at(self, step: float) -> dict[str, Any]:
-        """Return all that holds for the evaluation at a step of the optimizer, the trainer's `global_step`.
+        """Return the manifest of the evaluation at a step of the optimizer, the Trainer's `global_step`.
 
         Raises:
-            ValueError: If none was made then, naming the steps of those that were.
+            ValueError: If there is none, naming the steps of the others.
         """
         steps = [evaluation.get("global_step") for evaluation in self.evaluations]
         if step not in steps:
@@ -172,13 +172,13 @@ class MonitorRun:
         return {**self.fixed, **self.evaluations[steps.index(step)]}
 
     def repeatable(self, step: float) -> dict[str, float]:
-        """Return the logged values at a step that the same samples give again."""
+        """Return the logged values at a step that the same samples reproduce."""
         values = self.manifest_at(step)["values"]
         return {key: x for key, x in values.items() if key not in MOMENT and lookup(self.values, key).repeatable}
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """Evaluation of the smallest error ratio, the one to keep; None for a comparison or without such a value."""
+        """Evaluation with the smallest error ratio, the best one; None for a comparison or without such a value."""
         ranked = [x for x in self.evaluations if RATIO in x["values"] and "epoch" in x["values"]]
         return None if self.compared else min(ranked, key=lambda x: float(x["values"][RATIO]), default=None)
 
@@ -193,7 +193,7 @@ PARTS = {"prefix": str, "evaluations": list, "notes": list, "tables": dict, "dec
 
 
 def finite(values: Mapping[str, Any]) -> Record:
-    """Keep the finite numbers: what is left out is a gap in its curve.
+    """Keep the finite numbers; others become gaps in curves.
 
     Example:
         >>> finite({"image": 0.9, "mmd": float("nan"), "vendi": None})
@@ -209,24 +209,24 @@ def _taken(value: Any, name: str, kind: type) -> Any:
 
 
 def _bands(baseline: Mapping[str, Sequence[float | None]]) -> dict[str, Band]:
-    """Return the bands whose ends are finite: extra metrics may give others."""
+    """Return the bands with finite ends, since those of extra metrics may not be finite."""
     bands = {name: finite(dict(zip("lmh", band, strict=True))) for name, band in baseline.items()}
     return {name: (band["l"], band["m"], band["h"]) for name, band in bands.items() if len(band) == 3}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is in the folder of a run; `unreadable` says of files why they are left out."""
+    """Content of the folder of a run; `unreadable` has the reasons why files are left out."""
 
     monitors: list[MonitorRun]
     unreadable: list[str]
 
 
 def find_folder(run: Path) -> Path:
-    """Find the folder with the files of monitors, given that or the run's; of several versions the last.
+    """Find the folder with the files of monitors, given itself or that of the run; the last of several versions.
 
     Raises:
-        FileNotFoundError: If there is none, naming the runs below where there are some.
+        FileNotFoundError: If there is none, naming runs in subfolders if there are some.
     """
     for folder in (run, *reversed(versions_in(run, FOLDER))):
         if run_prefixes(own_files(folder)):
@@ -238,7 +238,7 @@ def find_folder(run: Path) -> Path:
 
 
 def versions_in(run: Path, name: str) -> list[Path]:
-    """Return the folders name, name-v1, name-v2 … that are in a run, in this order.
+    """Return the folders name, name-v1, name-v2 … of a run, in this order.
 
     Example:
         >>> versions_in(Path("nowhere"), "genmonitor")
@@ -253,7 +253,7 @@ def versions_in(run: Path, name: str) -> list[Path]:
 
 
 def read_run(folder: Path) -> Run:
-    """Read what every monitor left in a folder."""
+    """Read the runs of all monitors in a folder."""
     files = {path.name: path for path in own_files(folder)}
     prefixes = run_prefixes(files.values())
     monitors: list[MonitorRun] = []
@@ -271,7 +271,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _with_pictures(run: MonitorRun, mine: list[Path], files: Mapping[str, Path], unreadable: list[str]) -> MonitorRun:
-    """Return a run with its pictures and its partition, those of the steps that it evaluated."""
+    """Return a run with its partition and the pictures of its evaluations."""
     partition, name = None, run.fixed.get("partition")
     if isinstance(name, str) and name in files:  # none out of the folder
         try:
@@ -288,7 +288,7 @@ def _with_pictures(run: MonitorRun, mine: list[Path], files: Mapping[str, Path],
 
 
 def _by_name(prefix: str, files: list[Path], suffix: str, steps: set[float | None]) -> dict[str, list[Picture]]:
-    """Return the pictures by what they show, the oldest first."""
+    """Return the pictures by name, the oldest first."""
     found: dict[str, list[Picture]] = {}
     for path in files:
         name = path.stem.removeprefix(f"{prefix}_")
@@ -303,7 +303,7 @@ def _by_name(prefix: str, files: list[Path], suffix: str, steps: set[float | Non
 
 
 def _about(path: Path) -> dict[str, Any] | None:
-    """Return what the JSON file beside some images says of them; None where that is not there."""
+    """Return the content of the JSON file beside some images; None if it is missing."""
     try:
         about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         captions, distances = list(map(str, about["captions"])), list(map(float, about["distances"]))
