@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cosine mean similarities near 1: how they are written, and when one is at its baseline."""
+"""Formatting of values: cosine mean similarities, p-values, distances and ratios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 
 def format_cms(value: float) -> str:
-    """Write a CMS so that two digits of its distance to 1 are seen: with four to six decimals.
+    """Format a CMS with four to six decimals, so that two digits of its distance to 1 are visible.
 
     Example:
         >>> [format_cms(value) for value in (0.51234, 0.999, 0.99964, 0.999964, 1.0)]
@@ -26,7 +26,7 @@ def format_cms(value: float) -> str:
 
 
 def format_p(p: float) -> str:
-    """Write a p-value with two significant digits.
+    """Format a p-value with two significant digits.
 
     Example:
         >>> format_p(0.4321), format_p(0.005), format_p(1.0), format_p(3e-9)
@@ -36,7 +36,7 @@ def format_p(p: float) -> str:
 
 
 def format_distance(distance: float) -> str:
-    """Write a distance with three significant digits, and without an exponent below a million.
+    """Format a distance with three significant digits, without an exponent below a million.
 
     Example:
         >>> format_distance(2.5), format_distance(94.21), format_distance(1003.7)
@@ -46,7 +46,7 @@ def format_distance(distance: float) -> str:
 
 
 def format_ratio(ratio: float) -> str:
-    """Write an error ratio with two significant digits.
+    """Format an error ratio with two significant digits.
 
     Example:
         >>> format_ratio(1.04), format_ratio(12.3), format_ratio(215.2)
@@ -56,7 +56,7 @@ def format_ratio(ratio: float) -> str:
 
 
 def format_error_ratio(ratio: float) -> str:
-    """Write a multiple of what real images score, below which all is chance.
+    """Format a multiple of the value of real images; values below 1 are chance.
 
     Example:
         >>> format_error_ratio(12.3), format_error_ratio(0.87)
@@ -66,7 +66,7 @@ def format_error_ratio(ratio: float) -> str:
 
 
 def times_real(ratio: float) -> str:
-    """Write an error ratio as what stands before "× real"; below 1 all is chance.
+    """Format an error ratio for the text before "× real"; values below 1 are chance.
 
     Example:
         >>> times_real(12.3), times_real(0.87)
@@ -76,7 +76,7 @@ def times_real(ratio: float) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Return a note as a sentence of its own; a name that it begins with, such as cluster_2, stays as it is.
+    """Return a note as a sentence; a name at its beginning, such as cluster_2, is unchanged.
 
     Example:
         >>> as_sentence("there is no validation data"), as_sentence("cluster_2 got worse.")
@@ -87,12 +87,12 @@ def as_sentence(text: str) -> str:
 
 
 def capitalized(text: str) -> str:
-    """Return a text with a capital letter in front, unless it begins with a name such as cluster_2."""
+    """Return a text with a capital first letter, unless it begins with a name such as cluster_2."""
     return text if "_" in text.split(maxsplit=1)[0] else f"{text[0].upper()}{text[1:]}"
 
 
 def short(value: Any) -> str:
-    """Write a value so that it fits a line: a number with six digits, of a tensor with several its shape.
+    """Format a value for one line: a number with six digits, a tensor with several numbers as its shape.
 
     Example:
         >>> import torch

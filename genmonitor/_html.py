@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML for notebooks: tables and pictures that hold everything themselves."""
+"""HTML for notebooks: self-contained tables and pictures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CELL = "text-align:left;padding:1px 12px 1px 0;white-space:nowrap"
 
 
 def text_html(text: str) -> str:
-    """Return text as it is, line by line.
+    """Return literal text, line by line.
 
     >>> text_html("a < b")
     '<pre>a &lt; b</pre>'
@@ -31,7 +31,7 @@ def text_html(text: str) -> str:
 
 
 def heading_html(text: str, note: str = "") -> str:
-    """Return a line in bold, with a note in plain type behind it.
+    """Return a line in bold, followed by a note in plain type.
 
     >>> heading_html("1 < 2", "always")
     '<p><b>1 &lt; 2</b> always</p>'
@@ -45,11 +45,11 @@ def table_html(
     labels: Mapping[str, int] | None = None,
     bad: Collection[str] = (),
 ) -> str:
-    """Return a table; a region's row begins with a mark of its color.
+    """Return a table; the row of a region begins with a mark of its color.
 
     Args:
-        columns: Their names.
-        rows: Text and numbers, the first of each naming what the row is of.
+        columns: Names of the columns.
+        rows: Rows of text and numbers, each beginning with its subject.
         labels: Labels of the regions among the rows.
         bad: Rows to set in bold.
     """
@@ -70,7 +70,7 @@ def values_html(values: Mapping[str, Any]) -> str:
     """Return values by name as a table, numbers with six digits.
 
     Args:
-        values: Numbers, or tensors, of which those of several numbers are told by their shape.
+        values: Numbers, or tensors; those with several numbers are shown by their shape.
     """
     return table_html(["name", "value"], [[name, short(value)] for name, value in values.items()])
 
@@ -88,13 +88,13 @@ def figure_html(figure: Figure, description: str) -> str:
 
 
 def png_html(png: bytes, description: str) -> str:
-    """Return a PNG file as a picture, as wide as the page at most."""
+    """Return a PNG file as a picture, at most as wide as the page."""
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     return f'<img alt="{html.escape(description)}" src="{source}" style="max-width:100%">'
 
 
 def page_html(page: str, title: str) -> str:
-    """Return a whole page within another, where its scripts run by themselves.
+    """Return a whole page inside another, with its own scripts.
 
     >>> page_html("<p>", "run")[:60]
     '<iframe title="run" sandbox="allow-scripts allow-downloads" '
@@ -105,10 +105,10 @@ def page_html(page: str, title: str) -> str:
 
 
 def map_html(labels: Tensor) -> str:
-    """Return a map of the regions as a picture, each in the color that it has in every figure.
+    """Return a map of the regions as a picture, in the same colors as in every figure.
 
     Args:
-        labels: Whole numbers [h, w], 0 for what never varies.
+        labels: Labels [h, w], integers, 0 for constant sites.
     """
     from PIL import Image
 
@@ -121,6 +121,6 @@ def map_html(labels: Tensor) -> str:
 
 
 def columns_html(left: str, right: str) -> str:
-    """Put two things side by side, where the page is wide enough."""
+    """Put two parts side by side, if the page is wide enough."""
     place = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start;overflow-x:auto"
     return f'<div style="{place}"><div>{left}</div><div>{right}</div></div>'

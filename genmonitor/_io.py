@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output that must not do harm: complete files, lines whose failure stops nothing, signals that wait, progress."""
+"""Safe output: complete files, lines whose failure stops nothing, deferred signals, progress bars."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from unicodedata import category
 
 
 def say(text: str, by: Callable[[str], Any] = print) -> None:
-    """Say something as far as that is possible: `print` may meet a full disk, `warn` may raise its warning.
+    """Show a text as far as possible: `print` may fail on a full disk, and `warn` may raise its warning.
 
-    Where `by` fails it is tried with ASCII alone, and then stderr is.
+    If `by` fails, it is tried with ASCII only, and then stderr.
 
     Example:
         >>> say("done")
@@ -35,7 +35,7 @@ def say(text: str, by: Callable[[str], Any] = print) -> None:
 
 
 def warn(text: str) -> None:
-    """Warn without a line of this package's source below, which `warnings.warn` would show."""
+    """Warn without a line of this package's source, which `warnings.warn` would show."""
     warnings.warn_explicit(text, UserWarning, "genmonitor", 1, registry=_WARNED)
 
 
@@ -46,7 +46,7 @@ def atomic_write(path: Path, content: bytes) -> None:
     """Write a file, complete or not at all.
 
     Raises:
-        OSError: If it cannot be written; what was there before is still there.
+        OSError: If it cannot be written; the previous file remains.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")  # another process may write the same file
     try:
@@ -57,7 +57,7 @@ def atomic_write(path: Path, content: bytes) -> None:
 
 
 def clean(text: str) -> str:
-    r"""Return text that UTF-8 can hold: half an emoji, or a byte of a file name that is no text, as its escape.
+    r"""Return text that UTF-8 can hold, with escapes for half an emoji or bytes of file names that are not text.
 
     Example:
         >>> print(clean("a cat " + chr(0xD83D)))
@@ -67,7 +67,7 @@ def clean(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return text in which nothing moves a terminal's cursor or turns the direction of writing; lines stay lines.
+    r"""Return text without characters that move the cursor or change the writing direction; lines are kept.
 
     Example:
         >>> print(printable("a cat\x1b[2J"))
@@ -82,7 +82,7 @@ COLORS = {"ALERT": "1;31", "worse": "31", "better": "32", "recovered": "32"}
 
 
 def colored(line: str) -> str:
-    """Return a line whose first word of `COLORS` has its color in a terminal; the line itself where it is no terminal.
+    """Return a line with its first word of `COLORS` in color; the line itself outside of a terminal.
 
     Example:
         >>> colored("epoch 3   better")  # a doctest's output is no terminal
@@ -94,16 +94,16 @@ def colored(line: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8, complete or not at all; what is no text becomes its escape.
+    """Write a text file in UTF-8, complete or not at all; invalid text becomes its escape.
 
     Raises:
-        OSError: If it cannot be written; what was there before is still there.
+        OSError: If it cannot be written; the previous file remains.
     """
     atomic_write(path, clean(text).encode())
 
 
 def as_json(content: Any, indent: int | None = 1) -> str:
-    """Return content as JSON that every reader takes: numbers that are not finite as null, see `clean` for text.
+    """Return content as portable JSON: numbers that are not finite become null, see `clean` for text.
 
     Example:
         >>> as_json({"image": float("nan"), "mmd": 0.5}, indent=None)
@@ -126,13 +126,13 @@ def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, complete or not at all.
 
     Raises:
-        OSError: If it cannot be written; what was there before is still there.
+        OSError: If it cannot be written; the previous file remains.
     """
     write_text(path, as_json(content))
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; None if there is none, or none that is whole."""
+    """Read a JSON file; None if it is missing or incomplete."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -141,7 +141,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def signals_deferred(*numbers: signal.Signals) -> Iterator[None]:
-    """Deliver signals, Ctrl-C and SIGTERM unless others are given, only once the block has ended."""
+    """Delay signals until the block has ended, by default Ctrl-C and SIGTERM."""
     handlers = {number: signal.getsignal(number) for number in numbers or (signal.SIGINT, signal.SIGTERM)}
     # only the main thread gets signals; nobody can put back a handler that was not set from Python
     if None in handlers.values() or threading.current_thread() is not threading.main_thread():
@@ -164,12 +164,12 @@ Progress = Callable[[Iterable[Any], str], Iterator[Any]]
 
 
 def no_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
-    """Go over the iterable without a progress bar."""
+    """Iterate without a progress bar."""
     return iter(iterable)
 
 
 def terminal_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
-    """Show a progress bar in a terminal or a notebook; not in a file, where each step of it would be a line."""
+    """Show a progress bar in a terminal or a notebook, but not in a file, where each step would be a line."""
     from tqdm.auto import tqdm
 
     return iter(tqdm(iterable, desc=description, leave=False, disable=None))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a run can be repeated elsewhere: the software it ran on, and where a class was defined."""
+"""Data for repeating a run elsewhere: versions of the software, and locations of classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetri
 
 
 class RegionsManifest(TypedDict):
-    """What is fixed for a run about regions; the partition is a file."""
+    """Fixed values of a run about regions; the partition is a file."""
 
     gamma: float
     baseline: dict[str, Any]
@@ -26,7 +26,7 @@ class RegionsManifest(TypedDict):
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return the versions of what is installed of the packages that a value depends on."""
+    """Return the versions of the installed packages on which a value depends."""
     found = {}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):  # either namespace of Lightning may be missing
@@ -35,7 +35,7 @@ def versions() -> dict[str, str]:
 
 
 def where_defined(thing: type) -> str:
-    """Say where to import a class from: "package.module:Class", or "/path/to/script.py:Class" if it is in no package.
+    """Return the import location of a class: "package.module:Class", or "/path/to/script.py:Class" outside of packages.
 
     Example:
         >>> where_defined(Path)

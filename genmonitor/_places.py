@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of an image as people read them: in words, in colors, and as a map of characters for a terminal."""
+"""Readable regions of an image: in words, in colors, and as a map of characters for a terminal."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _PALETTE = (
 
 
 def describe_place(inside: Tensor) -> str:
-    """Say in a few words where the marked sites of an image are.
+    """Return the place of the marked sites of an image in a few words.
 
     Args:
-        inside: Booleans [h, w], at least one of them true.
+        inside: Boolean mask [h, w], true somewhere.
 
     Example:
         >>> corner = torch.zeros(8, 8, dtype=torch.bool)
@@ -52,10 +52,10 @@ def describe_place(inside: Tensor) -> str:
 
 
 def describe_area(inside: Tensor) -> str:
-    """Say where an area of an image is and how large, in pixels, wide × high.
+    """Return the place and size of an area of an image in words, in pixels, width × height.
 
     Args:
-        inside: Booleans [h, w], at least one of them true.
+        inside: Boolean mask [h, w], true somewhere.
 
     Example:
         >>> corner = torch.zeros(32, 32, dtype=torch.bool)
@@ -80,12 +80,12 @@ def describe_area(inside: Tensor) -> str:
 
 
 def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
-    """Draw labels as lines of at most 8 rows and 16 columns, a character for what most sites of a cell are in.
+    """Draw labels as lines of at most 8 rows and 16 columns, a character for the most common label of a cell.
 
     Args:
-        labels: Whole numbers [h, w]: 1..9, then a..z, and a dot for label 0.
-        encoding: Encoding of the output; None for that of standard output: where that has no middle dot, it is a
-            full stop.
+        labels: Labels [h, w], integers, drawn as 1..9, then a..z, and a dot for label 0.
+        encoding: Encoding of the output; None for that of standard output. Without a middle dot in it, a full stop is
+            used.
 
     Example:
         >>> map_of_characters(torch.tensor([[1, 2], [1, 0]]), "ascii")
@@ -98,12 +98,12 @@ def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
 
 
 def coarse_labels(labels: Tensor, rows: int, columns: int) -> list[list[int]]:
-    """Return a map of so many rows and columns: in each cell the label that most of its sites have.
+    """Return a map of a number of rows and columns, with the most common label of each cell.
 
     Args:
-        labels: Whole numbers [h, w].
-        rows: Rows of the map; with more than h, some cells share a site.
-        columns: The same.
+        labels: Labels [h, w], integers.
+        rows: Number of rows of the map; with more than h, some cells share a site.
+        columns: Number of columns of the map, likewise.
 
     Example:
         >>> coarse_labels(torch.tensor([[1, 1, 2, 0], [1, 2, 0, 0]]), 1, 2)
@@ -115,7 +115,7 @@ def coarse_labels(labels: Tensor, rows: int, columns: int) -> list[list[int]]:
 
 
 def _place_of_one(mask: _Mask) -> str:
-    """Say where sites that hang together are."""
+    """Return the place of connected sites in words."""
     h, w = mask.shape
     y, x = ((place + 0.5) / size for place, size in zip(np.nonzero(mask), (h, w), strict=True))
     high, wide = (np.ptp(place) + 1 / size >= 0.75 for place, size in ((y, h), (x, w)))
@@ -135,18 +135,18 @@ def _place_of_one(mask: _Mask) -> str:
 
 
 def _side(place: NDArray[np.float64], names: tuple[str, str]) -> str:
-    """Name the side of the image that sites are on, by their mean place in [0, 1]; "" in the middle."""
+    """Return the side of the image of sites with a mean position in [0, 1]; "" in the middle."""
     mean = float(place.mean())
     return names[0] if mean < 0.42 else names[1] if mean > 0.58 else ""
 
 
 def _at_edge(place: NDArray[np.float64], size: int) -> bool:
-    """Return True if less than an eighth of the image lies between sites and its edge."""
+    """Return True if less than an eighth of the image is between sites and its edge."""
     return bool(min(place.min(), 1 - place.max()) - 0.5 / size < 0.125)
 
 
 def is_ring(mask: _Mask) -> bool:
-    """Return True if sites go round most of the image's border and leave its middle free."""
+    """Return True if sites cover most of the image's border and leave its middle free."""
     h, w = mask.shape
     if min(h, w) < 3:
         return False
@@ -158,14 +158,14 @@ def is_ring(mask: _Mask) -> bool:
 
 
 def _width_of_ring(mask: _Mask) -> int:
-    """Return the width of a whole border that has as many sites, 1 at least."""
+    """Return the width of a whole border with the same number of sites, at least 1."""
     h, w = mask.shape
     counts = [h * w - max(0, h - 2 * k) * max(0, w - 2 * k) for k in range(1, (min(h, w) + 1) // 2 + 1)]
     return 1 + int(np.abs(np.array(counts) - mask.sum()).argmin())
 
 
 def _large_parts(mask: _Mask) -> list[_Mask]:
-    """Return the one or two parts hanging together that hold most of the sites, the largest first; none otherwise."""
+    """Return the one or two connected parts with most of the sites, the largest first; otherwise none."""
     from scipy.ndimage import label
 
     numbered, count = label(mask, structure=np.ones((3, 3)))
@@ -179,7 +179,7 @@ def _large_parts(mask: _Mask) -> list[_Mask]:
 
 
 def _half_with_all(mask: _Mask) -> str | None:
-    """Return the half of the image in which all sites are, or nearly all; None where there is none."""
+    """Return the half of the image with all sites, or nearly all; None if there is none."""
     h, w = mask.shape
     halves = {
         "upper half": mask[: h // 2],
@@ -197,7 +197,7 @@ def _cells(size: int, count: int) -> list[slice]:
 
 
 def symbol_of(label: int, encoding: str | None = None) -> str:
-    """Return the character that a label has in `map_of_characters`."""
+    """Return the character of a label in `map_of_characters`."""
     if label:
         return _SYMBOLS[label - 1] if label <= len(_SYMBOLS) else "#"
     try:
@@ -208,7 +208,7 @@ def symbol_of(label: int, encoding: str | None = None) -> str:
 
 
 def cluster_color(label: int) -> str:
-    """Return the color of a cluster, the same everywhere; label 0, the constant sites, is gray.
+    """Return the color of a cluster, the same everywhere; label 0 (constant sites) is gray.
 
     >>> cluster_color(0), cluster_color(1), cluster_color(13) == cluster_color(1)
     ('#B4B4B4', '#0072B2', True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaving an evaluation, where the training around it was told to stop."""
+"""Leaving an evaluation if the training around it was told to stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 
 
 class StopEvaluation(BaseException):
-    """The training was told to stop. No Exception: what skips a failed part must let it pass."""
+    """The training was told to stop. It is not an Exception, so that handlers of failed parts let it pass."""
 
 
 _asked: ContextVar[tuple[Callable[[], bool], bool] | None] = ContextVar("asked", default=None)
@@ -20,16 +20,16 @@ _asked: ContextVar[tuple[Callable[[], bool], bool] | None] = ContextVar("asked",
 
 @contextmanager
 def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None]:
-    """Leave the block once the training was told to stop: at SIGTERM at once, else at the next `check_stop`.
+    """Leave the block once the training was told to stop: immediately at SIGTERM, else at the next `check_stop`.
 
-    What the block changes must be put back outside of it, as after a KeyboardInterrupt.
+    Changes by the block must be undone outside of it, as after a KeyboardInterrupt.
 
     Args:
-        told: Returns True once the training was told to stop.
-        alone: True if this process may leave without the others, which wait for it where they talk to each other.
+        told: Function that returns True once the training was told to stop.
+        alone: True if this process may leave without the others; False if they would wait for it in a collective.
 
     Raises:
-        StopEvaluation: If it was, once the handler of SIGTERM has run that was there before.
+        StopEvaluation: If it was, after the previous handler of SIGTERM has run.
     """
     token, before = _asked.set((told, alone)), signal.getsignal(signal.SIGTERM)
     # by default SIGTERM ends the process; only the main thread may set what else it does
@@ -56,7 +56,7 @@ def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None
 
 @contextmanager
 def stops_alone(alone: bool) -> Iterator[None]:
-    """Let this process leave the block without the others, which must then hear of it at the end of the block."""
+    """Let this process leave the block without the others, which must be told at the end of the block."""
     asked = _asked.get()
     if asked is None or asked[1] or not alone:  # outside of an evaluation nobody would catch it
         yield
@@ -66,16 +66,16 @@ def stops_alone(alone: bool) -> Iterator[None]:
 
 
 def told_to_stop() -> bool:
-    """Return True if the training around was told to stop."""
+    """Return True if the surrounding training was told to stop."""
     asked = _asked.get()
     return asked is not None and asked[0]()
 
 
 def check_stop() -> None:
-    """Leave the computation if the training around it was told to stop; to be called between the parts of a long one.
+    """Leave a computation if the training was told to stop; to call between the parts of a long one.
 
     Raises:
-        StopEvaluation: If so, and other processes do not wait for this one.
+        StopEvaluation: If it was, and other processes do not wait for this one.
 
     Example:
         >>> check_stop()

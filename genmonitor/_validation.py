@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of inputs and the wording of their errors, in one place so that the wording cannot drift.
+"""Checks of inputs, with one wording of their errors.
 
-An error says what was expected of which argument, what came instead, and what to do about it. A module checks for
-itself only what it alone can know, such as which of its estimators take a partition.
+An error names the argument, what was expected, what came instead, and what to do. Other modules check only what is
+specific to them, such as the estimators that take a partition.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 
 
 class NotFiniteError(ValueError):
-    """NaN or infinities where there must be none: a finding about whoever made them, not a wrong call."""
+    """NaN or infinities in values: a finding about their source, not a wrong call."""
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """Return a dense real-valued tensor as a plain Tensor, without the class of a subclass."""
+    """Return a dense real-valued tensor as a plain Tensor instead of a subclass."""
     if not isinstance(value, Tensor):
         raise TypeError(f"Expected `{name}` to be a torch.Tensor, but got {type(value).__name__}. Convert it first.")
     value = value.trigger_wait() if hasattr(value, "trigger_wait") else value  # of a collective that may still run
@@ -40,7 +40,7 @@ def check_tensor(name: str, value: object) -> Tensor:
 
 
 def plain(value: Tensor) -> Tensor:
-    """Strip the class of a subclass, such as MONAI's MetaTensor: its methods may take other arguments."""
+    """Return a plain Tensor for a subclass such as MONAI's MetaTensor, whose methods may take other arguments."""
     with torch._C.DisableTorchFunctionSubclass():
         return value if type(value) is Tensor else value.as_subclass(Tensor)
 
@@ -103,7 +103,7 @@ def check_features(name: str, value: object, dim: int | None = None) -> Tensor:
 
 
 def check_samples(name: str, value: object, shape: tuple[int, ...] | None = None) -> Tensor:
-    """Return images [N, C, H, W] or features [N, D]; with `shape`, of the shape per sample given."""
+    """Return images [N, C, H, W] or features [N, D], checked against the `shape` of a sample if given."""
     value = check_tensor(name, value)
     ndim = value.ndim
     if shape is not None and ndim != len(shape) + 1:
@@ -130,10 +130,10 @@ def check_pairs(
     """Return outputs [N, D] and their prompts [N, E] as float32 or float64; row i of one belongs to row i of the other.
 
     Args:
-        output_name: What an error calls the outputs.
-        outputs: [N, D], or images [N, C, H, W].
-        prompt_name: What an error calls the prompts.
-        prompts: [N, E].
+        output_name: Name of the outputs in errors.
+        outputs: Features [N, D], or images [N, C, H, W].
+        prompt_name: Name of the prompts in errors.
+        prompts: Features of the prompts [N, E].
         dims: D and E of the pairs seen before; None for the first.
     """
     x = check_vectors(output_name, outputs, dims and dims[0])
@@ -143,7 +143,7 @@ def check_pairs(
 
 
 def check_integers(name: str, value: object) -> Tensor:
-    """Return a vector of whole numbers [N], int64."""
+    """Return a vector of integers [N], int64."""
     x = check_tensor(name, value)
     if x.ndim != 1 or x.is_floating_point():
         raise TypeError(f"Expected `{name}` as whole numbers [N], but got {x.dtype} of shape {list(x.shape)}.")
@@ -151,7 +151,7 @@ def check_integers(name: str, value: object) -> Tensor:
 
 
 def check_monotonic(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> Tensor:
-    """Return a vector [K] of finite numbers that never fall, within a range, K at least 2, as float64."""
+    """Return a non-decreasing vector [K] of finite numbers within a range, K at least 2, as float64."""
     x = check_tensor(name, value)
     if x.ndim != 1 or len(x) < 2:
         raise ValueError(f"Expected `{name}` of shape [K] with K >= 2, but got {list(x.shape)}.")
@@ -172,7 +172,7 @@ def check_min_samples(name: str, value: Tensor, minimum: int = 2) -> None:
 
 
 def check_same_length(name_x: str, x: Sized, name_y: str, y: Sized) -> None:
-    """Refuse two sets whose rows cannot belong together."""
+    """Refuse two sets of different lengths."""
     if len(x) != len(y):
         raise ValueError(
             f"Expected `{name_x}` and `{name_y}` to hold as many samples, row i of one belonging to row i of the other,"
@@ -181,7 +181,7 @@ def check_same_length(name_x: str, x: Sized, name_y: str, y: Sized) -> None:
 
 
 def check_no_zero_rows(name: str, value: Tensor) -> None:
-    """Refuse zero vectors, which the cosine kernel is not defined for."""
+    """Refuse zero vectors, for which the cosine kernel is undefined."""
     if bool((torch.linalg.vector_norm(value.detach(), dim=1) > 0).all()):  # in one pass; that of tiny values may be 0
         return
     zeros = int((value == 0).all(1).sum())
@@ -224,14 +224,14 @@ def _promoted(x: Tensor) -> Tensor:
 
 
 def check_at_least(name: str, value: object, minimum: int) -> int:
-    """Return a whole number no smaller than `minimum`."""
+    """Return an integer of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise ValueError(f"Expected `{name}` to be a whole number >= {minimum}, but got {value!r}.")
     return value
 
 
 def check_at_most(name: str, value: int, maximum: int, memory: str) -> None:
-    """Refuse a number whose work would take more than so much memory."""
+    """Refuse a number whose work would exceed a memory limit."""
     if value > maximum:
         raise ValueError(f"Expected `{name}` to be at most {maximum} to stay within {memory}, but got {value}.")
 
@@ -263,7 +263,7 @@ def _number_within(name: str, value: object, expected: str, limit: float, meanin
 
 
 def check_bool(name: str, value: object) -> bool:
-    """Return True or False; a word such as "no" would pass for True."""
+    """Return True or False; refuse words such as "no", which would count as True."""
     if not isinstance(value, bool):
         raise TypeError(f"Expected `{name}` to be True or False, but got {value!r}.")
     return value
@@ -277,7 +277,7 @@ def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
 
 
 def check_prefix(name: str, value: object) -> str:
-    """Return a word that log keys and file names can begin with."""
+    """Return a word that is valid as prefix of log keys and file names."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*", value):
         raise ValueError(
             f"Expected `{name}` of letters and digits with single '_' or '-' between them, since log keys and file "
@@ -287,32 +287,32 @@ def check_prefix(name: str, value: object) -> str:
 
 
 def check_callable(name: str, value: object, what: str) -> None:
-    """Refuse what is neither None nor callable."""
+    """Refuse an argument that is neither None nor callable."""
     if value is not None and not callable(value):
         raise TypeError(f"Expected `{name}` to be a callable {what}, or None, but got {value!r}.")
 
 
 def check_height_and_width(name: str, value: object) -> None:
-    """Refuse what is not a pair of positive whole numbers."""
+    """Refuse an argument that is not a pair of positive integers."""
     sides = list(value) if isinstance(value, (tuple, list)) else []
     if len(sides) != 2 or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in sides):
         raise ValueError(f"Expected `{name}` as (height, width), whole numbers >= 1, but got {value!r}.")
 
 
 def check_count(name: str, count: int, call: str) -> None:
-    """Refuse to compute from fewer than 2 samples, saying how to add some."""
+    """Refuse to compute from fewer than 2 samples, with instructions to add some."""
     if count < 2:
         raise ValueError(f"Expected at least 2 {name} before `compute`, but got {count}. Call `{call}`.")
 
 
 def check_some_prompts(count: int, outputs: int) -> None:
-    """Refuse to average over no prompt."""
+    """Refuse to average over zero prompts."""
     if count == 0:
         raise ValueError(f"Expected a prompt with at least {outputs} outputs, but got none. Draw more outputs.")
 
 
 def check_whole_blocks(name: str, count: int, block_size: int | None) -> None:
-    """Refuse samples that do not fill whole blocks: a short block has another bias than the others."""
+    """Refuse samples that do not fill whole blocks, since a short block has a different bias."""
     if block_size is not None and count % block_size:
         raise ValueError(
             f"Expected the number of {name} samples to be a multiple of `block_size`={block_size}, but got {count}. "

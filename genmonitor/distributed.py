@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that evaluate together: one, those of torch.distributed, or any others that can agree and broadcast."""
+"""Processes that evaluate together: one, those of torch.distributed, or others that can agree and broadcast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CALLS: Counter[str] = Counter()
 
 
 class MissingProcessError(RuntimeError):
-    """A call that every process has to make was not made by all."""
+    """A call that every process must make was not made by all."""
 
 
 class FailedElsewhereError(RuntimeError):
@@ -45,28 +45,28 @@ class Collective(ABC):
 
     @abstractmethod
     def all_true(self, flag: bool) -> bool:
-        """Return whether the flag is true on every process."""
+        """Return True if the flag is true on every process."""
 
     @abstractmethod
     def broadcast(self, value: Any) -> Any:
         """Return rank zero's value on every process."""
 
     def only_these(self) -> AbstractContextManager[None]:
-        """Let metrics gather the samples of these processes inside the block, and of no others."""
+        """Let metrics gather only the samples of these processes inside the block."""
         return nullcontext()
 
     def any_true(self, flag: bool) -> bool:
-        """Return whether the flag is true on some process."""
+        """Return True if the flag is true on any process."""
         return not self.all_true(not flag)
 
     @contextmanager
     def all_ranks_or_none(self, alone: bool = False) -> Iterator[None]:
-        """Run the block on every process, or raise on every process: where one fails, none waits for it.
+        """Run the block on every process, or raise on every process, so that none waits for one that failed.
 
-        The block may talk to the other processes only before anything that can fail on one of them alone.
+        The block may communicate only before any part that can fail on a single process.
 
         Args:
-            alone: True if it talks to none of them, so that a process which is told to stop may leave at once.
+            alone: True if the block does not communicate, so that a process may leave it immediately when told to stop.
 
         Raises:
             FailedElsewhereError: If only other processes failed.
@@ -116,7 +116,7 @@ class Collective(ABC):
         return rows if self.world_size == 1 else gather_rows(rows)
 
     def rank_indices(self, n: int) -> range:
-        """Return which of n things this process handles: consecutive ones, in the order of the ranks.
+        """Return the indices of n items that this process handles, consecutive ones in the order of the ranks.
 
         Example:
             >>> SingleProcess().rank_indices(3)
@@ -145,13 +145,13 @@ class SingleProcess(Collective):
 
 
 class DistributedProcesses(Collective):
-    """The processes of torch.distributed, whoever set them up: torchrun, Lightning Fabric, accelerate."""
+    """The processes of torch.distributed, started by torchrun, Lightning Fabric or accelerate."""
 
     def __init__(self) -> None:
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
 
     def all_true(self, flag: bool) -> bool:
-        """Return whether the flag is true on every process."""
+        """Return True if the flag is true on every process."""
         return all(self.gather(flag))
 
     def broadcast(self, value: Any) -> Any:
@@ -160,21 +160,21 @@ class DistributedProcesses(Collective):
 
 
 def current_processes() -> Collective:
-    """Return the processes of torch.distributed where there are several, else this one alone."""
+    """Return the processes of torch.distributed if there are several, else this process alone."""
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return DistributedProcesses() if several else SingleProcess()
 
 
 def wait_for_every_process(call: str, key: str, timeout: float) -> None:
-    """Wait until every process of torch.distributed makes a call, before a collective that would wait for hours.
+    """Wait with a timeout until every process of torch.distributed makes a call, before a collective.
 
     Args:
         call: Name of the function, for the error.
-        key: The same on every process for the same call.
-        timeout: In seconds.
+        key: Key of the call, the same on every process.
+        timeout: Timeout in seconds.
 
     Raises:
-        MissingProcessError: On those that made the call, if some did not in time.
+        MissingProcessError: On processes that made the call, if others did not in time.
     """
     store, size = dist.distributed_c10d._get_default_store(), dist.get_world_size()
     name = f"genmonitor/{key}/{_CALLS[key]}"

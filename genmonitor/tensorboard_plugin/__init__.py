@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tab of TensorBoard with each run's page, which TensorBoard finds by an entry point in `pyproject.toml`."""
+"""A tab of TensorBoard with the page of each run, found by an entry point in `pyproject.toml`."""

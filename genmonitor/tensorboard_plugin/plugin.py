@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin that TensorBoard loads: finds the runs' pages and serves them.
+"""The plugin that TensorBoard loads, which finds the pages of runs and serves them.
 
-An exception at import would keep TensorBoard from starting.
+An exception at import would prevent TensorBoard from starting.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
     """The tab with the page of each run below TensorBoard's logdir.
 
     Args:
-        context: What TensorBoard tells its plugins.
+        context: Context of TensorBoard for plugins.
     """
 
     plugin_name = "genmonitor"
@@ -46,7 +46,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         return {**static, "/runs": self._serve_runs, "/page": self._serve_page}
 
     def is_active(self) -> bool:
-        """Return True if there is any page; without one TensorBoard lists the tab among the inactive."""
+        """Return True if there is any page; otherwise TensorBoard lists the tab as inactive."""
         return bool(self._pages())
 
     def frontend_metadata(self) -> FrontendMetadata:
@@ -57,7 +57,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         return {} if self._logdir is None else find_pages(self._logdir)
 
     def _serve_runs(self, environ: Any, start_response: Any) -> Any:
-        """Answer with the runs, and when each one's page was written."""
+        """Answer with the runs and the times of their pages."""
         runs = []
         for name, page in self._pages().items():
             with suppress(OSError):  # removed meanwhile
@@ -66,7 +66,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         return http_util.Respond(Request(environ), found, "application/json")(environ, start_response)
 
     def _serve_page(self, environ: Any, start_response: Any) -> Any:
-        """Answer with the page of a run, whose name is looked up among those that were found."""
+        """Answer with the page of a run, by its name among those that were found."""
         run = Request(environ).args.get("run", "")
         try:
             page = self._pages()[run].read_bytes()
@@ -78,12 +78,12 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
 
 
 def find_pages(logdir: Path) -> dict[str, Path]:
-    """Return the page of each run by the run's name: the path of its folder below the logdir, as TensorBoard has it.
+    """Return the page of each run by the name of the run in TensorBoard: its folder relative to the logdir.
 
-    Of a folder with several runs, each but the first has its version behind the name, as "run (v1)".
+    Further runs in the same folder have their version after the name, such as "run (v1)".
 
-    Linked folders are looked through, as by TensorBoard, each folder once; a page that is itself a link is left out,
-    and so is what is hidden.
+    Linked folders are searched, as by TensorBoard, each folder once. Pages that are links, and hidden files, are left
+    out.
     """
     pages, seen = {}, set()
     for folder, below, _ in os.walk(logdir, followlinks=True):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Isolation of training from evaluations: random states, modes, gradients, sharded parameters, and the proof of it."""
+"""Isolation of the training from evaluations: random states, modes, gradients, sharded parameters, and a check."""

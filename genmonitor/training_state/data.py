@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data that a training reads: what the monitor's own reading moves of them is put back."""
+"""Data that a training reads: changes by the monitor's own reading are undone."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
 
 class _Reading(Snapshot):
-    """What is remembered of data from the first time that a block reads them."""
+    """State of data, remembered when a block first reads them."""
 
     def __init__(self) -> None:
         super().__init__({}, MAX_BYTES, data=True)
         self._data_read: list[Any] = []
 
     def read(self, data: Mapping[str, Any]) -> None:
-        """Remember data that are about to be read."""
+        """Remember the state of data that are about to be read."""
         for name, thing in data.items():
             if any(thing is known for known in self._data_read):
                 continue
@@ -38,16 +38,16 @@ _reading: ContextVar[_Reading | None] = ContextVar("_reading", default=None)
 
 @contextmanager
 def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) -> Iterator[None]:
-    """Restore datasets on exit: counters, caches, positions and generators, theirs and those of what they are made of.
+    """Restore datasets and their parts on exit: counters, caches, positions and generators.
 
-    A block inside another restores nothing: that is done once, at the end of the outermost one.
+    A block inside another restores nothing, since the outermost one does.
 
     Args:
-        data: Datasets, loaders or whatever else is read, by the names that messages use.
-        report: Takes a sentence that names what moved and cannot be put back; not called if there is nothing.
+        data: Datasets, loaders or other sources, by their names in messages.
+        report: Function that gets a sentence on changes that cannot be undone, if there are any.
 
     Raises:
-        ValueError: Inside the block, where an iterator is asked for its next item that cannot start again.
+        ValueError: Inside the block, if the next item of an iterator that cannot start again is requested.
 
     Example:
         >>> class Counting(list):
@@ -82,19 +82,19 @@ def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) 
 
 
 def values_preserved() -> list[Any]:
-    """Return the tensors and arrays of the data that the block around preserves."""
+    """Return the tensors and arrays of the data that the surrounding block preserves."""
     reading = _reading.get()
     return [] if reading is None else [x for x in reading.held if isinstance(x, (Tensor, np.ndarray))]
 
 
 def found_generators() -> list[Any]:
-    """Return the random generators of the data that the block around preserves."""
+    """Return the random generators of the data that the surrounding block preserves."""
     reading = _reading.get()
     return [] if reading is None else reading.generators
 
 
 def _parts(name: str, thing: Any) -> dict[str, Any]:
-    """Return what is called when something is read, by name: a loader's functions, datasets inside of others."""
+    """Return the parts called when data are read, by name: functions of a loader, datasets inside others."""
     parts: dict[str, Any] = {}
     queue = [(name, thing)]
     while queue:

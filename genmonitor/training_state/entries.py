@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries: what is remembered of one thing: its names, its items or its values, and how they are put back."""
+"""Entries: the remembered state of one object, its names, items or values, and its restoration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that can move: its name or what tells it, whether it did, and what puts it back."""
+    """State of one object: its name, a check for changes, and a function that restores it."""
 
     name: str | Callable[[], str]
     moved: Callable[[], bool | None]
@@ -33,7 +33,7 @@ class Entry:
 
     @classmethod
     def of(cls, name: str, state: State, same: Callable[[Any, Any], bool] = operator.eq) -> Entry:
-        """Make it from what reads and what sets a thing, and what compares two readings."""
+        """Make it from a getter, a setter, and a comparison of two readings."""
         get, put = state
         before = get()
         return cls(name, lambda: not same(get(), before), lambda: put(before))
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Names:
-    """Names that are bound to things: attributes of an object or a class, cells of a closure, global variables."""
+    """Bindings of names: attributes of an object or a class, cells of a closure, global variables."""
 
     read: Callable[[], Mapping[str, Any]]
     bind: Callable[[str, Any], Any]
@@ -49,16 +49,16 @@ class Names:
 
     @classmethod
     def of(cls, namespace: dict[str, Any]) -> Names:
-        """Make it of a dictionary of attributes or variables."""
+        """Make it from a dictionary of attributes or variables."""
         return cls(lambda: namespace, namespace.__setitem__, namespace.__delitem__)
 
     def moved(self, before: Mapping[str, Any]) -> list[str]:
-        """Return the names that are bound to something else by now, or were not bound."""
+        """Return the names that were rebound or newly bound."""
         now = dict(self.read())
         return [x for x in {**before, **now} if x not in now or x not in before or now[x] is not before[x]]
 
     def put_back(self, before: Mapping[str, Any]) -> None:
-        """Bind the names as they were."""
+        """Restore the bindings of the names."""
         for name in self.moved(before):
             self.bind(name, before[name]) if name in before else self.unbind(name)
 
@@ -67,12 +67,12 @@ class Names:
 
 
 def names_of_slots(thing: Any) -> Names:
-    """Return what an object holds outside of its `__dict__`."""
+    """Return the attributes of an object outside of its `__dict__`."""
     return Names(partial(slots_of, thing), partial(object.__setattr__, thing), partial(object.__delattr__, thing))
 
 
 def names_of_class(kind: type) -> Names:
-    """Return the attributes of a class that a program may set."""
+    """Return the settable attributes of a class."""
 
     def read() -> dict[str, Any]:
         return {name: value for name, value in vars(kind).items() if not _is_fixed(name)}
@@ -88,7 +88,7 @@ def _is_fixed(name: str) -> bool:
 
 
 def entry_of_items(name: str, kind: Any, container: Any) -> Entry:
-    """Return an entry for which things a container holds, and in which order."""
+    """Return an entry for the items of a container and their order."""
     return Entry.of(name, (partial(items_of, kind, container), partial(_refill, kind, container)), _are_same)
 
 
@@ -98,7 +98,7 @@ def entry_of_records(name: str, records: list[Any]) -> Entry:
 
 
 def items_of(kind: Any, container: Any) -> list[list[Any]]:
-    """Return a container's items, or its keys and its values, by its kind's own methods: a Counter's `update` adds."""
+    """Return the items of a container, or its keys and values, by the methods of its base type."""
     if issubclass(kind, dict):
         return [list(kind.keys(container)), list(kind.values(container))]
     return [list(kind.__iter__(container))]
@@ -110,7 +110,7 @@ def _are_same(now: list[list[Any]], before: list[list[Any]]) -> bool:
 
 
 def _refill(kind: Any, container: Any, items: list[list[Any]]) -> None:
-    """Let a container hold what it held, in the same order."""
+    """Restore the items of a container in their order."""
     kind.clear(container)
     if issubclass(kind, dict):
         for name, value in zip(*items, strict=True):
@@ -129,7 +129,7 @@ def _refill_each(records: list[Any], items: list[Any]) -> None:
 
 
 def entry_of_tensor(name: str, tensor: Tensor) -> tuple[Entry, list[Any]]:
-    """Return an entry for all of a tensor but its values, and what it holds."""
+    """Return an entry for a tensor without its values, and the objects that it holds."""
     leaf, own_memory = tensor.is_leaf, type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
     memory = tensor.detach() if own_memory and not is_lazy(tensor) else None
     bound = {name: getattr(tensor, name) for name in ("grad", "requires_grad")} if leaf else {}  # others have none
@@ -160,7 +160,7 @@ def _hooks_of(tensor: Tensor) -> dict[str, dict[Any, Any]]:
 
 
 def entry_of_values(name: str, values: Any, copied: bool) -> Entry:
-    """Return an entry for what bytes or an array hold, by a copy on the CPU or, without one, by a fingerprint."""
+    """Return an entry for the values of bytes or an array, by a copy on the CPU or a fingerprint."""
     if not copied:
         return Entry.of(name, (partial(fingerprint, values), lambda before: None))
     if isinstance(values, np.ndarray):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State outside of Python's attributes: positions of files, and memory of C, multiprocessing and torch."""
+"""State outside of Python attributes: positions of files, and memory of C, multiprocessing and torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ C_TYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)
 
 
 def external_state(thing: Any) -> State | None:
-    """Return what reads and sets the state that something has outside of Python's attributes; None if it has none."""
+    """Return getter and setter of the state of an object outside of Python attributes; None if it has none."""
     if isinstance(thing, (IOBase, mmap)):
         return state_of_file(thing)
     if isinstance(thing, (array, ListProxy)):
@@ -38,7 +38,7 @@ def external_state(thing: Any) -> State | None:
 
 
 def is_shared(thing: Any) -> bool:
-    """Return True of memory that other processes may write: of multiprocessing or torch, or lent to an array."""
+    """Return True for memory that other processes may write, of multiprocessing or torch, also if lent to an array."""
     if isinstance(thing, Tensor):
         return thing.device.type == "cpu" and thing.is_shared()
     if isinstance(thing, np.ndarray):
@@ -47,7 +47,7 @@ def is_shared(thing: Any) -> bool:
 
 
 def state_of_file(file: Any) -> State | None:
-    """Return what reads and sets the position of a file or of mapped memory; None where it has none to tell."""
+    """Return getter and setter of the position of a file or of mapped memory; None if it has none."""
     in_memory = isinstance(file, (mmap, BytesIO, StringIO))
     if file.closed or not (in_memory or (file.seekable() and not file.writable())):  # what was written stays
         return None

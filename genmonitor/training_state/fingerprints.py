@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fingerprints of tensors, computed where they are: another number where any bit of them is another."""
+"""Fingerprints of tensors, computed on their device: numbers that change with any bit."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MOST = 2**30
 
 
 def values_in_memory(thing: Any) -> list[Any]:
-    """Return the values of a tensor or an array as they lie in memory here: bytes, or the array itself.
+    """Return the values of a tensor or an array in local memory: bytes, or the array itself.
 
-    Of a tensor that is spread over several processes these are the values that this process holds.
+    For a tensor split over several processes these are the values of this process.
     """
     kind = type(thing)
     if issubclass(kind, np.ndarray):
@@ -40,12 +40,12 @@ def values_in_memory(thing: Any) -> list[Any]:
 
 
 def fingerprint(values: Any) -> int:
-    """Return a number that tells bytes, or the values of an array, from others.
+    """Return a number that identifies bytes or the values of an array.
 
-    Sums of rows and of columns are weighted by their places, so what changes places is seen too.
+    Sums of rows and columns are weighted by position, so swaps are detected too.
 
     Args:
-        values: uint8 [n], as `values_in_memory` returns them, or an array.
+        values: Bytes, uint8 [n], from `values_in_memory`, or an array.
 
     Example:
         >>> fingerprint(torch.ones(3000).view(torch.uint8)) == fingerprint(torch.ones(3000).view(torch.uint8))
@@ -70,12 +70,12 @@ def are_equal(values: Tensor, others: Tensor) -> bool:
 
 
 def fingerprint_of(tensor: Tensor) -> tuple[int, ...]:
-    """Return the fingerprints of what this process holds of a tensor."""
+    """Return the fingerprints of the part of a tensor on this process."""
     return tuple(fingerprint(values) for values in values_in_memory(tensor.detach()))
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:
-    """Return the memory from a tensor's first number to its last, once where it repeats them."""
+    """Return the memory from the first number of a tensor to its last, without repetitions."""
     if tensor.is_contiguous() and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg()):
         return tensor.view(-1).view(torch.uint8)
     last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping an evaluation from changing the training run: random states, modes, buffers, gradients, attributes."""
+"""Isolation of the training from an evaluation: random states, modes, buffers, gradients, attributes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ HOOKED = ("torch.nn.modules.module", "torch.optim.optimizer")
 
 @contextmanager
 def preserve_training_state(module: nn.Module) -> Iterator[None]:
-    """Restore training state on exit, also after an exception.
+    """Restore the training state on exit, also after an exception.
 
     Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
     in Lightning's validation loop. Restored are
@@ -65,14 +65,15 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     - the hooks of all networks and of all optimizers;
     - torch's default dtype and device, number of threads, deterministic, anomaly, cuDNN and attention modes and float32
       precision;
-    - every attribute of each submodule and of the plain objects and containers that it holds: its mode, a counter, a
-      list that sampling appends to, a hook, a noise scheduler, an attribute of its class;
-    - tensors: memory, if `data` or `half` gave them another, `grad`, `requires_grad` and hooks; the values of buffers,
-      such as BatchNorm's statistics, and of other tensors and arrays, as many as 256 MiB hold.
+    - every attribute of each submodule and of the plain objects and containers that it holds, such as its mode, a
+      counter, a hook, a noise scheduler or an attribute of its class;
+    - tensors: their memory (which `data` and `half` replace), `grad`, `requires_grad` and hooks;
+    - the values of buffers, such as BatchNorm's statistics, and of other tensors and arrays, up to 256 MiB.
 
-    Not restored, where sampling changes them, are the values of the module's parameters, how far an iterator, a file
-    or a thread has come and the object that holds it, what is held more than six deep or among more than 1000 items,
-    and what only a closure, a global variable, a queue, a weak reference or an object of torch's or of C's knows.
+    Changes of the following are not undone: the values of the module's parameters; the progress of an iterator, a file
+    or a thread, with the object that holds it; objects nested more than six levels deep or among more than 1000 items.
+    The same holds for objects only reachable from a closure, a global variable, a queue, a weak reference, or an object
+    of torch or C.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -108,5 +109,5 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
 
 def _is_uninitialized(part: nn.Module) -> bool:
-    """Return True if a lazy module is still to take its sizes from its first batch."""
+    """Return True if a lazy module has not yet taken its sizes from a batch."""
     return isinstance(part, LazyModuleMixin) and part.has_uninitialized_params()  # type: ignore[misc]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ownership: which objects, classes and functions are the user's own, not a library's."""
+"""Ownership: tells the user's own objects, classes and functions from those of libraries."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ OWN_STATE = (nn.Module, Optimizer, LRScheduler, SobolEngine, Dataset)
 
 
 def has_state(thing: Any) -> bool:
-    """Return True for a module, a dataset, and what has items as a dataset does: these are more than a reader."""
+    """Return True for a module, a dataset, or an object with items like a dataset."""
     return isinstance(thing, OWN_STATE) or hasattr(type(thing), "__getitem__")
 
 
 def is_plain(value: Any) -> bool:
-    """Return True for an object of the user's own with attributes, and for a module that is nobody's submodule."""
+    """Return True for a user's own object with attributes, and for a module that is not a submodule."""
     if isinstance(value, OWN_STATE):
         return True
     return not isinstance(value, type) and package_of(type(value)) not in FOREIGN
@@ -49,7 +49,7 @@ def package_of(kind: type) -> str:
 
 @lru_cache(maxsize=1000)
 def is_users_code(module: str | None) -> bool:
-    """Return True for the name of a module that no package brought along."""
+    """Return True for the name of a module that does not belong to an installed package."""
     file = getattr(sys.modules.get(str(module)), "__file__", None)
     if str(module).split(".")[0] in (*FOREIGN, OURS):
         return False
@@ -57,11 +57,11 @@ def is_users_code(module: str | None) -> bool:
 
 
 def variables_named(namespace: dict[str, Any], named: set[str]) -> Names:
-    """Return the variables of a namespace that have one of these names."""
+    """Return the variables of a namespace with one of these names."""
     return replace(Names.of(namespace), read=lambda: {x: namespace[x] for x in named if x in namespace})
 
 
 def names_in(code: CodeType) -> set[str]:
-    """Return the global names that a function uses, and the functions inside it."""
+    """Return the global names used by a function and the functions inside it."""
     inside = (names_in(part) for part in code.co_consts if isinstance(part, CodeType))
     return set(code.co_names).union(*inside)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proving at every evaluation that it left the training as it was, and putting back what it moved."""
+"""Check at every evaluation that the training is unchanged, and restoration of changes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _proof: ContextVar[tuple[list[Any], list[Any]] | None] = ContextVar("_proof", de
 
 @dataclass(frozen=True)
 class Trained:
-    """What an evaluation must leave as it was.
+    """Parts of a training that an evaluation must not change.
 
     Attributes:
-        module: That is trained.
-        optimizers: That train it.
-        others: What else decides how the training goes on, by name, such as learning-rate schedulers.
-        states: What reads and what sets further states, by name, such as logged values.
-        averaged: A second set of the module's weights, where something averages them.
-        way_back: What to do where something cannot be put back.
+        module: Module that is trained.
+        optimizers: Optimizers that train it.
+        others: Further objects that determine the training, by name, such as learning-rate schedulers.
+        states: Getters and setters of further states, by name, such as logged values.
+        averaged: Averaged weights of the module, if any.
+        way_back: Function that returns advice for changes that cannot be undone.
     """
 
     module: nn.Module
@@ -53,17 +53,17 @@ class Trained:
 def prove_unchanged(
     trained: Trained, report: Callable[[str], Any], gather: Callable[[Any], list[Any]] = lambda value: [value]
 ) -> Iterator[None]:
-    """Put back what the block changes of a training, also where it fails, and report it.
+    """Undo changes of a training by the block, also after errors, and report them.
 
-    Restored are the values of parameters, buffers and averaged weights, states and groups of optimizers, learning-rate
-    schedulers and logged values. What moved is told by a comparison with copies on the CPU or, on a GPU, by
-    fingerprints computed there. Copies take up to 2 GiB, and no more than a quarter of the memory that is free: what
-    is larger is fingerprinted, and a change is reported that cannot be put back.
+    This covers the values of parameters, buffers and averaged weights, states and groups of optimizers, learning-rate
+    schedulers and logged values. Changes are detected by a comparison with copies on the CPU or, on a GPU, by
+    fingerprints computed there. Copies take up to 2 GiB and a quarter of the free memory. The rest is fingerprinted
+    only, so that its changes are reported but cannot be undone.
 
     Args:
-        trained: What must stay as it is.
-        report: Takes a sentence that names what moved; not called if nothing did.
-        gather: Returns the values of all processes, of which each may move something else; called if nothing raised.
+        trained: Parts that must not change.
+        report: Function that gets a sentence on the changes, if there are any.
+        gather: Function that returns the values of all processes, whose changes may differ; called if nothing raised.
     """
     before = _snapshot(trained)
     moved: list[tuple[list[str], list[str]]] = []
@@ -80,14 +80,14 @@ def prove_unchanged(
 
 @contextmanager
 def preserve_code(functions: Mapping[str, Any], module: nn.Module) -> Iterator[None]:
-    """Put back what functions of the user's own change elsewhere than in a module, and let the proof around name it.
+    """Undo changes by the user's functions outside of a module, and have the surrounding check report them.
 
-    That is what closures, global variables, default arguments and bound objects hold, theirs and those of
-    the module's methods.
+    This covers closures, global variables, default arguments and bound objects of these functions and of the module's
+    methods.
 
     Args:
-        functions: That the block calls, by the names that messages use.
-        module: That the proof has in its care.
+        functions: Functions that the block calls, by their names in messages.
+        module: Module that the surrounding check covers.
     """
     if (proof := _proof.get()) is None:
         yield
@@ -121,7 +121,7 @@ def _snapshot(trained: Trained) -> Snapshot:
 
 
 def _report(trained: Trained, report: Callable[[str], Any], moved: Iterable[tuple[list[str], list[str]]]) -> None:
-    """Say what was put back, and what could not be, on any of the processes."""
+    """Report changes that were undone, and those that could not be, on any of the processes."""
     back, stuck = (list(dict.fromkeys(chain(*names))) for names in zip(*moved, strict=True))
     remedy = "Leave it alone in `sample`, or give a `sample_fn` that works on a copy"
     if back:
@@ -138,7 +138,7 @@ def _named(names: list[str]) -> str:
 
 
 def _free_memory() -> int:
-    """Return the bytes of memory that this process may still take; as much as any machine has where nobody says."""
+    """Return the free memory for this process in bytes; a very large number if unknown."""
     free = sys.maxsize
     with suppress(OSError, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random states: the global ones, and those of generators that datasets and modules hold themselves."""
+"""Random states: the global ones, and those of generators held by datasets and modules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IN_FUNCTIONS = ("__closure__", "__defaults__", "__kwdefaults__", "cell_contents"
 
 
 def seed_everything(seed: int) -> None:
-    """Set the global random states of torch (CPU, CUDA, MPS), numpy and python: those that `preserve_rng` restores."""
+    """Seed the global random states that `preserve_rng` restores: torch (CPU, CUDA, MPS), numpy and python."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
@@ -39,7 +39,7 @@ def seed_everything(seed: int) -> None:
 
 
 def global_states() -> dict[str, State]:
-    """Return what reads and what sets each global random state, by the name of the library."""
+    """Return getters and setters of the global random states, by the name of the library."""
     states: dict[str, State] = {
         "torch": (torch.get_rng_state, torch.set_rng_state),
         "numpy": (np.random.get_state, np.random.set_state),
@@ -69,13 +69,13 @@ def walk(
     seen: set[int],
     size: Callable[[], int],
 ) -> None:
-    """Look at objects, then at what they hold, and so on, the nearest first and each once.
+    """Visit objects, then the objects that they hold, and so on, the nearest first and each once.
 
     Args:
-        roots: Where to begin, by name.
-        look: From a name, an object and how much deeper to go to what the object holds, by name.
-        seen: Ids of objects that are left out, to which those looked at are added.
-        size: Number of things found, at most 10,000 of them farther than what the roots hold themselves.
+        roots: Objects to begin with, by name.
+        look: Function of a name, an object and the remaining depth that returns the objects held, by name.
+        seen: Ids of objects to leave out, to which visited ones are added.
+        size: Limit of the number of objects beyond those that the roots hold directly.
     """
     near = size()
     queue = deque((name, root, MAX_DEPTH) for name, root in roots.items())
@@ -92,10 +92,9 @@ def walk(
 
 
 def find_generators(thing: Any) -> list[Any]:
-    """Find the random generators among the attributes of an object, of their attributes, and so on.
+    """Find the random generators among the attributes of an object, their attributes, and so on.
 
-    The nearest ones come first, and every submodule of a Module counts as near: what hangs on a Trainer is looked
-    through last.
+    The nearest come first. Every submodule of a Module counts as near, and the attributes of a Trainer come last.
 
     Example:
         >>> class Noisy:
@@ -131,7 +130,7 @@ def seed_generators(generators: list[Any], seed: int) -> None:
 
 
 def is_generator(thing: Any) -> bool:
-    """Return True for a random generator that has a state."""
+    """Return True for a random generator with a state."""
     return _kind(thing) is not None
 
 
@@ -143,7 +142,7 @@ def _kind(thing: Any) -> type | None:
 
 
 def parts_of(thing: Any, most: int = MAX_ITEMS) -> list[Any]:
-    """Return what hangs on something: items, if at most so many, attributes, arguments, the object of a method."""
+    """Return the parts of an object: items up to a number, attributes, arguments, the object of a method."""
     if isinstance(thing, np.ndarray):
         thing = thing.ravel().tolist() if thing.dtype == object and thing.size <= most else ()
     if isinstance(thing, (list, tuple, set, frozenset, deque, Mapping)):
@@ -160,7 +159,7 @@ def parts_of(thing: Any, most: int = MAX_ITEMS) -> list[Any]:
 
 
 def slots_of(thing: Any) -> dict[str, Any]:
-    """Return what an object holds outside of its `__dict__`, as far as it is bound: slots, what a closure keeps."""
+    """Return the bound values of an object outside of its `__dict__`: slots, and cells of a closure."""
     out: dict[str, Any] = {}
     kind: Any = type(thing)  # mypy takes no class for hashable
     for name, place in _places(kind).items():
@@ -171,7 +170,7 @@ def slots_of(thing: Any) -> dict[str, Any]:
 
 @lru_cache(maxsize=1000)
 def _places(kind: type) -> dict[str, Any]:
-    """Return the descriptors of what objects of a class hold outside of their `__dict__`."""
+    """Return the descriptors of attributes of a class outside of `__dict__`."""
     if kind in (FunctionType, CellType):
         return {name: getattr(kind, name) for name in IN_FUNCTIONS if hasattr(kind, name)}
     named = chain(*(vars(base).items() for base in kind.__mro__))
@@ -181,7 +180,7 @@ def _places(kind: type) -> dict[str, Any]:
 
 
 def state_of(generator: Any) -> State | None:
-    """Return what reads and what sets the state of a random generator; None for anything else."""
+    """Return getter and setter of the state of a random generator; None for anything else."""
     kind = _kind(generator)
     if kind is None:
         return None

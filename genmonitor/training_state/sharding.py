@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models whose parameters are spread over the processes, by `fully_shard` or tensor parallelism."""
+"""Models whose parameters are split over the processes, by `fully_shard` or tensor parallelism."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ sampling_in_step: ContextVar[bool] = ContextVar("sampling_in_step", default=Fals
 
 
 def sharded_parts(module: nn.Module) -> list[nn.Module]:
-    """Return the parts that talk to the other processes when they are called, the same on all; none of a whole model.
+    """Return the parts that communicate when they are called, the same on all processes; none for a whole model.
 
-    Those are what `fully_shard` split, and under tensor parallelism, of which the module's `device_mesh` tells, every
-    layer that has a part of a parameter.
+    These are the parts split by `fully_shard` and, under tensor parallelism (recognized by the module's `device_mesh`),
+    every layer with a part of a parameter.
     """
     parts = _fully_sharded(module)
     if tensor_parallel_size(module) > 1:
@@ -31,14 +31,14 @@ def sharded_parts(module: nn.Module) -> list[nn.Module]:
 
 
 def tensor_parallel_size(module: nn.Module) -> int:
-    """Return how many processes in a row compute one and the same batch together."""
+    """Return the number of consecutive processes that compute the same batch together."""
     mesh: Any = getattr(module, "device_mesh", None)
     names = () if mesh is None else mesh.mesh_dim_names or ()
     return mesh["tensor_parallel"].size() if "tensor_parallel" in names else 1
 
 
 def gather(parts: Sequence[nn.Module], value: Any) -> list[Any]:
-    """Return the values of all processes that hold these parts together; this one's where there are no such parts."""
+    """Return the values of all processes that share these parts; only this process's if there are no such parts."""
     if not parts:
         return [value]
     values = [None] * dist.get_world_size()
@@ -48,12 +48,12 @@ def gather(parts: Sequence[nn.Module], value: Any) -> list[Any]:
 
 @contextmanager
 def kept_sharded(module: nn.Module) -> Iterator[None]:
-    """Have no gathered parameters in the module, and let its sharded parts run only where all processes sample.
+    """Keep parameters sharded, and let sharded parts run only while all processes sample.
 
     Raises:
-        ValueError: If torch is too old to go on after an error in them.
-        RuntimeError: Where such a part is called by anything else, an encoder for example: other processes would not
-            call it, or not as often, and this one would wait for them forever.
+        ValueError: If torch is too old to continue after an error in them.
+        RuntimeError: If anything else calls such a part, for example an encoder. Other processes might not make the
+            same calls, and this one would wait for them forever.
     """
     parts = sharded_parts(module)
     if any(hasattr(part, "reshard") and not hasattr(part, "reset_iter_state") for part in parts):
@@ -87,7 +87,7 @@ def reshard(parts: Sequence[Any]) -> None:
 
 
 def reset_after_error(parts: Sequence[Any]) -> None:
-    """Let `fully_shard` forget a forward that an error ended."""
+    """Let `fully_shard` forget a forward pass that ended with an error."""
     for part in parts:
         try:
             if hasattr(part, "reset_iter_state"):

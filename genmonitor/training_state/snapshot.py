@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshot: what objects hold, to be put back: attributes, items of containers, values of tensors and arrays."""
+"""Snapshot: remembers and restores attributes, items of containers, and values of tensors and arrays."""
 
 from __future__ import annotations
 
@@ -66,24 +66,24 @@ MAX_BYTES = 2**28
 
 
 class Snapshot:
-    """What some objects hold, and the plain objects and containers that they hold, the nearest things first.
+    """State of some objects, and of the plain objects and containers that they hold, the nearest first.
 
     Args:
-        owners: Whose attributes count, whatever their type, by the names that messages use.
-        tensor_bytes: Memory for copies of tensors and arrays; those beyond it are only told to have moved. None to
-            leave their values out.
-        known: What somebody else puts back.
-        ours: True to put back objects of this package, and of classes that derive from its own.
+        owners: Objects of any type whose attributes count, by their names in messages.
+        tensor_bytes: Memory for copies of tensors and arrays; for others changes are only detected. None to ignore
+            their values.
+        known: Objects that are restored elsewhere.
+        ours: True to restore objects of this package, and of classes derived from its classes.
         data: True for data that are read. Random generators, functions and the global variables that they name count
-            too, caches of `functools` are set aside, and an iterator that cannot start again refuses to go on.
-        code: True for functions that draw samples: as data, but such an iterator and text files go on, and caches keep
-            what they hold, such as a network that is loaded once.
+            too. Caches of `functools` are set aside, and an iterator that cannot start again refuses to continue.
+        code: True for functions that draw samples. They are treated like data, except that iterators and text files
+            continue, and caches keep their content, such as a network that is loaded once.
 
     Attributes:
-        generators: Random generators that were found in data.
-        is_read: True if data were read. Only then is it told that memory moved which loader workers share: as long as
-            they live it is not put back, and may move by them.
-        held: All that is remembered.
+        generators: Random generators found in data.
+        is_read: True if data were read. Only then are changes of memory shared with loader workers reported. While the
+            workers live, that memory is not restored and may change.
+        held: All remembered entries.
 
     Example:
         >>> from types import SimpleNamespace
@@ -140,13 +140,13 @@ class Snapshot:
                         self._entries.append(entry_of_tensor(name, tensor)[0])
 
     def add_states(self, states: Mapping[str, State], held_by: Any = None) -> None:
-        """Remember what functions read, and put back by others; what cannot be read is left out."""
+        """Remember the results of getters, to restore by setters; those that cannot be read are left out."""
         for name, state in states.items():
             with suppress(Exception):
                 self._append(Entry.of(name, state, are_equal_states), held_by)
 
     def restore(self) -> tuple[list[str], list[str]]:
-        """Put back what moved; return the names of what is back, and of what could not be put back."""
+        """Undo changes; return the names of restored objects, and of those that could not be restored."""
         back: list[str] = []
         stuck: list[str] = []
         with DisableTorchFunctionSubclass():
@@ -162,7 +162,7 @@ class Snapshot:
         return list(dict.fromkeys(back)), list(dict.fromkeys(stuck))
 
     def _remember(self, name: str, thing: Any, owner: bool) -> Iterator[tuple[str, Any]]:
-        """Add what can move of a thing; yield what it holds."""
+        """Add the mutable state of an object; yield the objects that it holds."""
         if isinstance(thing, type):
             if self._counts(thing):
                 yield from self._bind(name, names_of_class(thing))
@@ -189,7 +189,7 @@ class Snapshot:
             self._table(name, thing)
 
     def _append(self, entry: Entry, thing: Any) -> None:
-        """Remember what can move of a thing, and never write to it if workers may read it meanwhile."""
+        """Remember the mutable state of an object; it is not written to if workers may read it meanwhile."""
         if self._shares and is_shared(thing):
             moved = entry.moved
             entry = replace(entry, moved=lambda: self.is_read and moved(), put_back=lambda: None)
@@ -205,9 +205,9 @@ class Snapshot:
         yield from ((kind.__name__, kind) for kind in type(thing).__mro__ if self._counts(kind))
 
     def _function(self, name: str, function: Any) -> Iterator[tuple[str, Any]]:
-        """Remember a function of the user's own: its closure, attributes and the global variables that it names.
+        """Remember a user's function: its closure, attributes and the global variables that it names.
 
-        Those of the user's modules that it names count too.
+        Variables of the user's modules that it names count too.
         """
         if not is_users_code(function.__module__):
             return
@@ -223,7 +223,7 @@ class Snapshot:
         yield from ((name, value) for value in (*(function.__defaults__ or ()), function.__kwdefaults__ or {}))
 
     def _bind(self, name: str, names: Names) -> Iterator[tuple[str, Any]]:
-        """Remember what names are bound to, and set aside what reading would use up; yield it."""
+        """Remember the bindings of names, and set aside objects that reading would exhaust; yield the objects."""
         before = dict(names.read())
         place = partial(_place, name)
         used = {key: x for key, x in before.items() if self._data and (isinstance(x, RESTARTED) or not self._code)}
@@ -253,7 +253,7 @@ class Snapshot:
             yield from ((name, part) for part in parts_of(thing, MAX_ITEMS))
 
     def _values(self, name: str, thing: Any, always: bool = False) -> None:
-        """Remember the values of a tensor or an array, where it is `always` copied, or else as the memory allows."""
+        """Remember the values of a tensor or an array, `always` or as far as the memory allows."""
         if self._left is None:
             return
         for values in values_in_memory(thing):
@@ -262,7 +262,7 @@ class Snapshot:
             self._append(entry_of_values(name, values, always or fits), thing)
 
     def _table(self, name: str, thing: Any) -> None:
-        """Remember the values of a table of pandas, where the memory allows."""
+        """Remember the values of a pandas table, as far as the memory allows."""
         pandas = sys.modules.get("pandas")
         if pandas is None or self._left is None or not isinstance(thing, (pandas.DataFrame, pandas.Series)):
             return
@@ -280,7 +280,7 @@ class Snapshot:
 
 
 def _ask(question: Callable[[], bool | None]) -> bool | None:
-    """Return the answer; None where there is none, as of a sparse tensor and of a proxy of what is gone."""
+    """Return the result of a call; None if it fails, as for a sparse tensor or a proxy of a deleted object."""
     with suppress(Exception):
         return question()
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins: what takes the place of an iterator, a cache or a file while an evaluation reads."""
+"""Stand-ins for iterators, caches and files while an evaluation reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CACHED = type(lru_cache(len))
 
 
 def make_stand_in(name: str, value: Any) -> Any:
-    """Return what takes the place of something that reading would use up or fill for good; None for anything else."""
+    """Return a stand-in for an object that reading would exhaust or fill permanently; None for anything else."""
     if isinstance(value, (staticmethod, classmethod)):
         inside = make_stand_in(name, value.__func__)
         return None if inside is None else type(value)(inside)
@@ -48,7 +48,7 @@ def make_stand_in(name: str, value: Any) -> Any:
 
 
 def _going_on_alone(iterator: Any, name: str) -> Any:
-    """Return a copy of an iterator; of a count by its repr, since Python 3.14 cannot copy it."""
+    """Return a copy of an iterator; a count is copied by its repr, since Python 3.14 cannot copy it."""
     if not isinstance(iterator, itertools.count):
         return copy.copy(iterator)
     shown = repr(iterator).removeprefix("count")
@@ -59,26 +59,26 @@ def _going_on_alone(iterator: Any, name: str) -> Any:
 
 
 def _hides_position(file: TextIOWrapper) -> bool:
-    """Return True of a text file that is gone over line by line, and False of one that is only written to."""
+    """Return True for a text file that is read line by line, and False for one that is only written."""
     return not (file.closed or file.writable()) and file.seekable() and state_of_file(file) is None
 
 
 def _opened_again(file: TextIOWrapper, name: str) -> Any:
-    """Return another handle of a text file, at its beginning."""
+    """Return a new handle of a text file, at its beginning."""
     if not isinstance(file.buffer, BufferedReader) or not Path(str(file.name)).is_file():
         return _UsedUp(name, "text file")
     return _Reopened(open(str(file.name), "rb"), encoding=file.encoding, errors=file.errors)
 
 
 class _Reopened(TextIOWrapper):
-    """Text of a file that closes it once nobody has it."""
+    """Text of a file, which closes the file once it is unreferenced."""
 
     def __del__(self) -> None:
         self.close()
 
 
 def unwrapped(value: Any) -> Any:
-    """Return the function that a method of a class, a property or a cached function calls; else the value itself."""
+    """Return the function behind a method, a property or a cached function; else the value itself."""
     for kind, attribute in ((CACHED, "__wrapped__"), ((staticmethod, classmethod), "__func__"), (property, "fget")):
         if isinstance(value, kind):
             return unwrapped(getattr(value, attribute))
@@ -86,7 +86,7 @@ def unwrapped(value: Any) -> Any:
 
 
 class _UsedUp:
-    """Stands for an iterator that cannot start again, so that nothing is taken from it."""
+    """Stand-in for an iterator that cannot start again, so that nothing is taken from it."""
 
     def __init__(self, name: str, kind: str) -> None:
         self.name, self.kind = name, kind
