@@ -21,7 +21,7 @@ from torch import Tensor
 from genmonitor import compare, diagnose
 from genmonitor._places import describe_place
 from genmonitor.evaluation import RegionSettings
-from genmonitor.evaluation.diagnosis import MOSTLY_ALL
+from genmonitor.evaluation.diagnosed_areas import MOSTLY_ALL
 from genmonitor.findings.finding import FaultKind, Finding
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis.area import diagnose_area, distance_around

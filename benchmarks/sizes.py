@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from genmonitor import compare
-from genmonitor.evaluation import RegionSettings, diagnosis
+from genmonitor.evaluation import RegionSettings, diagnosed_areas
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions.finder import RegionFinder
 
@@ -31,7 +31,7 @@ STEPS = {
     "clusters": (RegionFinder, "_clusters"),
     "baseline": (RegionFinder, "_baseline"),
     "evaluation": (RegionEvaluator, "compute"),
-    "map": (diagnosis, "discrepancy_map"),
+    "map": (diagnosed_areas, "discrepancy_map"),
     "diagnosis": (RegionEvaluator, "_diagnose"),
 }
 """Which functions the steps are; what one spends in another counts there."""

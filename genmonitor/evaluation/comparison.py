@@ -47,6 +47,14 @@ from genmonitor.partition import PixelPartition
 class Comparison:
     """Result of `compare`. `str()` gives it in words and as a table; a notebook shows the figure too.
 
+    Some of the real images serve to find the regions and the baseline. The others, one for each generated image, are
+    compared with; `split` reports the numbers. All images are read once, to check them and to find copies; memory holds
+    only those that are compared. These are at most `n_samples` of the settings, and 5/11 of the real ones, so that the
+    draws of the baseline differ.
+
+    With labels, each class is tested against the real images of its class, at one level for all classes, and those that
+    differ are diagnosed. At most 500 images of a class are compared on each side.
+
     Attributes:
         names: Names of the generated sets, one or two.
         evaluator: Evaluator fitted to the real images.
@@ -61,6 +69,10 @@ class Comparison:
         classes: Result of each class; empty without labels.
         copies: Pairs of indices of an image of the first generated set and the training (or real) image that it copies,
             the nearest first. Empty if there are no more copies than by chance.
+
+    References:
+        Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
+        Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
     """
 
     names: tuple[str, ...]
@@ -228,24 +240,17 @@ def compare(
 ) -> Comparison:
     """Find where generated images differ from real ones by more than chance, or which of two sets is closer to them.
 
-    Some of the real images serve to find the regions and the baseline. The others, one for each generated image, are
-    compared with; the result reports the numbers. A set is a tensor, or a Dataset or DataLoader whose images are read
-    when needed. All of them are read once, to check them and to find copies; memory holds only those that are compared.
+    A set is a tensor, or a Dataset or DataLoader whose images are read when needed; see `Comparison` for their use.
 
     Args:
         real: Images [N, C, H, W] that the generator was not trained on; otherwise p-values may be too small or too
-            large. N is at least 5. Without a partition, at least 10 images, and 2 per cluster, must be left to find the
-            regions.
+            large. N is at least 5; without a partition, 10 images, and 2 per cluster, must be left to find the regions.
         fake: Generated images [M, C, H, W] in the same value range; M at least 2, or 8 for a test.
         other: Generated images [K, C, H, W] of another model. N, M and K are then at least 8.
-        settings: Settings of the comparison, such as `RegionSettings(n_clusters=5)`; None for the defaults. `n_samples`
-            limits the number of images of each generated set. At most 5/11 of N are used, so that the draws of the
-            baseline differ.
+        settings: Settings of the comparison, such as `RegionSettings(n_clusters=5)`; None for the defaults.
         paired: True if images i of `fake` and `other` were drawn from the same seed or prompt.
         comm: Processes that measure together, each called with the same images; None for this process alone.
         real_labels: Class or prompt of each real image [N], strings or integers, to find the classes that are wrong.
-            Each class is tested against the real images of its class, at one level for all classes, and those that
-            differ are diagnosed. At most 500 images of a class are compared on each side.
         fake_labels: Class or prompt of each generated image [M]; only for a single generated set.
         train: Images [T, C, H, W] that the generator was trained on, to find copies of them. None to find copies of the
             real images that are not compared with.
@@ -253,15 +258,8 @@ def compare(
         progress: Progress bar for the steps that take long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:
-        TypeError: If a tensor does not hold real numbers, `settings` is not RegionSettings, or `paired` is not a
-            boolean.
-        ValueError: If a set is neither a tensor nor has a length and access by index, if shapes or value ranges differ,
-            or if values are not finite. Also if there are too few images, paired sets differ in length, images lack
-            labels, or no class has 8 images on both sides.
-
-    References:
-        Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
-        Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
+        TypeError: If an argument is of another type, or a tensor does not hold real numbers.
+        ValueError: If images are too few or not finite, or shapes, value ranges, labels or paired sets do not match.
 
     Example:
         >>> images = torch.rand(500, 1, 4, 4, generator=torch.Generator().manual_seed(1))
@@ -273,13 +271,7 @@ def compare(
     """
     of, comm = _checked_settings(settings), comm or SingleProcess()
     device = torch.device(device or (plain(fake).device if isinstance(fake, Tensor) else "cpu"))
-    given = {"real": real, "fake": fake} | ({} if other is None else {"other": other})
-    sets = {name: ImageSet(images, name=f"`{name}`") for name, images in given.items()}
-    real = sets.pop("real")
-    with comm.all_ranks_or_none():
-        for name, images in sets.items():
-            check_set(name, images, real, of.patch_size or 1)
-    check_paired(paired, sets)
+    real, sets = _checked_sets(real, fake, other, of, paired, comm)
     train = None if train is None else check_images("train", train, real.shape)
     labels = by_class.checked_labels(fake_labels, real_labels, sets, len(real))
     n, notes = sample_size(len(real), min(map(len, sets.values())), of.n_samples, other is not None)
@@ -290,7 +282,6 @@ def compare(
     if labels:
         classes = by_class.compare_classes(sets["fake"], real, *labels, device, seed=of.seed, aligned=of.aligned)
     evaluator = RegionEvaluator(replace(of, n_samples=n - n % (of.block_size or 1)))
-    # the same of two sets of one size, which may be paired
     chosen = {name: images.subset(_choose(len(images), evaluator.n_samples, of.seed)) for name, images in sets.items()}
     probe = chosen["fake"].first(PROBE).to(device)
     with evaluator.threads():
@@ -298,25 +289,36 @@ def compare(
     if train is not None and comm.rank == 0:  # which looks for them
         evaluator.look_for_copies_of(train)
     evaluator.of_classes = by_class.smallest_p(classes)
-    evaluations = []
-    for name, images in chosen.items():
-        mine = comm.rank_indices(evaluator.n_samples)
-        with comm.all_ranks_or_none():
-            samples = Samples(images.read(mine, progress).to(device), torch.tensor(images.indices)[mine])
-        evaluations.append(evaluate_fitted(evaluator, samples, of.seed, comm))
-        notes += [note if other is None else f"of `{name}`, {note}" for note in evaluations[-1].notes]
-    return Comparison(
-        tuple(sets),
-        evaluator,
-        tuple(evaluations),
-        tuple(images.first(SHOWN) for images in chosen.values()),
-        _differences(evaluations, paired),
-        len(real),
-        evaluator.n_samples,
-        (*report.notes, *notes),
-        classes,
-        evaluations[0].copies,
-    )
+    evaluations = tuple(_evaluate(evaluator, images, device, comm, progress) for images in chosen.values())
+    for name, found in zip(chosen, evaluations, strict=True):
+        notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
+    shown, differences = tuple(images.first(SHOWN) for images in chosen.values()), _differences(evaluations, paired)
+    of_sets = (tuple(sets), evaluator, evaluations, shown, differences, len(real), evaluator.n_samples)
+    return Comparison(*of_sets, (*report.notes, *notes), classes, evaluations[0].copies)
+
+
+def _checked_sets(
+    real: Any, fake: Any, other: Any, of: RegionSettings, paired: bool, comm: Collective
+) -> tuple[ImageSet, dict[str, ImageSet]]:
+    """Return the real images and the generated sets by name."""
+    given = {"real": real, "fake": fake} | ({} if other is None else {"other": other})
+    sets = {name: ImageSet(images, name=f"`{name}`") for name, images in given.items()}
+    real = sets.pop("real")
+    with comm.all_ranks_or_none():
+        for name, images in sets.items():
+            check_set(name, images, real, of.patch_size or 1)
+    check_paired(paired, sets)
+    return real, sets
+
+
+def _evaluate(
+    evaluator: RegionEvaluator, images: ImageSet, device: torch.device, comm: Collective, progress: Progress
+) -> RegionEvaluation:
+    """Evaluate a generated set, of which each process reads its part."""
+    mine = comm.rank_indices(evaluator.n_samples)
+    with comm.all_ranks_or_none():
+        samples = Samples(images.read(mine, progress).to(device), torch.tensor(images.indices)[mine])
+    return evaluate_fitted(evaluator, samples, evaluator.settings.seed, comm)
 
 
 def _checked_settings(settings: RegionSettings | None) -> RegionSettings:
@@ -330,6 +332,7 @@ def _checked_settings(settings: RegionSettings | None) -> RegionSettings:
 
 
 def _choose(count: int, n: int, seed: int) -> list[int]:
+    """Return n indices at random, the same ones for two sets of one size, which may be paired."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:n].tolist()
 
 

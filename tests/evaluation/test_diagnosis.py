@@ -15,7 +15,7 @@ from torch import Tensor
 import genmonitor
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import Finding
-from genmonitor.evaluation.diagnosis import _kinds
+from genmonitor.evaluation.diagnosed_areas import fault_kinds
 from genmonitor.findings import words
 from genmonitor.findings.finding import FaultKind
 from genmonitor.functional.diagnosis.explain import Explained
@@ -556,5 +556,5 @@ def test_a_nearest_kind_is_said_from_a_share_on_that_another_order_keeps(share: 
 
 def test_a_second_fault_that_adds_next_to_nothing_is_not_said() -> None:
     faults = tuple(PutFault(KINDS[name](), 0.1) for name in ("noisy", "faded", "brighter"))
-    assert [kind.share for kind in _kinds(Explained(faults, (0.01, 0.9, 0.06)))] == [0.9, 0.06]
-    assert [kind.share for kind in _kinds(Explained(faults[:1], (0.01,)))] == [0.01]
+    assert [kind.share for kind in fault_kinds(Explained(faults, (0.01, 0.9, 0.06)))] == [0.9, 0.06]
+    assert [kind.share for kind in fault_kinds(Explained(faults[:1], (0.01,)))] == [0.01]

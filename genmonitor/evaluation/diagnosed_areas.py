@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Areas of a diagnosis: which ones are looked at, which of them say something of their own, and what each says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from genmonitor._places import describe_area, describe_place
+from genmonitor.evaluation.single_samples import of_copies
+from genmonitor.findings import words as text
+from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.functional.areas import significant_areas
+from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
+from genmonitor.functional.diagnosis.copies import Repeats, repeats
+from genmonitor.functional.diagnosis.distance import Distance, all_views
+from genmonitor.functional.diagnosis.explain import Explained
+from genmonitor.functional.diagnosis.fit import ADDS
+from genmonitor.functional.diagnosis.images import Images
+from genmonitor.functional.diagnosis.kinds import Kind, Models
+from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
+from genmonitor.functional.diagnosis.place import located
+from genmonitor.functional.discrepancy_map import discrepancy_map
+from genmonitor.functional.permutation import LEVEL
+from genmonitor.partition import PixelPartition
+
+MOSTLY_ALL = ("whole image", "most of the image")
+MANY = 0.3
+"""Share of images with a near twin from which that is said first, unless another finding explains more."""
+ENOUGH = 0.4
+"""Part of the image's distance that areas explain from which no fault of the whole image is looked for."""
+ANYWHERE = "anywhere"
+NamedMask = tuple[str, Tensor, str | None]
+"""The name of an area, its mask [H, W], and the region that it is."""
+
+
+def diagnose_areas(
+    images: Images,
+    drawn: Mapping[str, Tensor] | None,
+    masks: list[NamedMask],
+    models: Models,
+    skip_failing: bool,
+) -> tuple[dict[str, AreaDiagnosis], list[Finding]]:
+    """Diagnose areas, each a name, mask [H, W] and region; return the measurements by name, and the findings."""
+    whole = torch.ones(images.real.shape[2:], dtype=torch.bool)
+    image = None
+    if not all(bool(mask.all()) for _, mask, _ in masks):
+        (_, real_a), (fake_b, real_b) = images.halves
+        image = Distance.of(real_a, all_views(real_a, whole), min(len(fake_b), len(real_b)))
+    areas: dict[str, AreaDiagnosis] = {}
+    findings: list[Finding] = []
+
+    def repeats_another(mask: Tensor) -> bool:
+        # intersection over union from which two areas are one
+        others = any(_overlap(mask, x.mask) >= 0.5 for x in areas.values())
+        return others or describe_area(mask) in MOSTLY_ALL
+
+    for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
+        everywhere = bool(mask.all())
+        p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
+        # where areas explain most of the image, a fault of all of it would say the same less exactly
+        tried, p = models, None
+        if everywhere and _is_everywhere(areas.values(), images):
+            areas, findings = {}, []
+        if everywhere and drawn is not None and _suffice(areas.values()):
+            tried, p = (), float(drawn["p"])
+        elif p_map is not None:
+            p = float(p_map[mask].min())
+            mask, tried = located(images, mask, p_map, models, skip_failing)
+            if repeats_another(mask):
+                continue
+        found = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p)
+        if p_map is not None:
+            if repeats_another(found.mask):
+                continue
+            name = describe_area(found.mask)
+        same = sum(x == name or x.startswith(f"{name} (") for x in areas)
+        name = f"{name} ({same + 1})" if same else name
+        areas[name] = found
+        findings.append(_finding(name, region, found))
+    findings.sort(key=lambda x: -areas[x.area.name].of_image)
+    findings = _each_once(findings, areas, images)
+    if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
+        copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
+        most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
+        first = [x for x in copies if x.kinds[0].strength >= MANY and x.kinds[0].share >= most]
+        findings = [*first, *findings, *(x for x in copies if x not in first)]
+    return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
+
+
+def _without_others(p_map: Tensor, mask: Tensor, masks: list[NamedMask]) -> Tensor:
+    """Return the map of an area without the pixels of other areas."""
+    for _, other, _ in masks:
+        if other is not mask and not bool(other.all()):
+            p_map = p_map.masked_fill(other, 1.0)
+    return p_map
+
+
+def _overlap(one: Tensor, other: Tensor) -> float:
+    return float((one & other).sum() / (one | other).sum())
+
+
+def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], images: Images) -> list[Finding]:
+    """Leave out the whole image if it adds nothing to areas with kinds, and areas that repeat its kind."""
+    whole = next((x for x in findings if not x.area.region and x.area.name == "whole image"), None)
+    areas = [x for x in findings if x is not whole]
+    if whole is None or (not whole.kinds and not any(x.kinds for x in areas)):
+        return findings
+    if not whole.kinds:
+        return areas
+    if areas and whole.kinds[0].name == Modes.name:
+        first = measured[areas[0].area.name]
+        if first.of_image >= whole.kinds[0].share - MARGIN:
+            return areas  # weights fit a fault of an area too
+        # part of the image that one fault's area is at most, and part of its distance that all around it has at most
+        local = float(first.mask.double().mean()) < 0.5
+        if local and distance_around(images, first.mask) < 0.25 * first.distance:
+            # weights imitate what is wrong there alone
+            sentence = text.explained_sentence(areas[0].area.name, whole.kinds, whole.p or 0.0)
+            return [replace(whole, area=areas[0].area, text=sentence), *areas[1:]]
+    said = {kind.name for kind in whole.kinds}
+    later = findings[findings.index(whole) + 1 :]
+    return [x for x in findings if x not in later or not x.kinds or x.kinds[0].name not in said]
+
+
+def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
+    """Return True if the surroundings of areas differ like the areas, which may then depend on the order of images."""
+    if not areas:
+        return False
+    around = distance_around(images, torch.stack([x.mask for x in areas]).any(0))
+    # part of the distance of areas that what is around them has: at most 0.16 for nine of ten faults planted in a
+    # place (benchmarks/diagnosis.md), 0.8 for a GAN of digits whose area changed with the order of the images
+    return around >= 0.5 * max(x.distance for x in areas)
+
+
+def _suffice(areas: Collection[AreaDiagnosis]) -> bool:
+    """Return True if areas explain so much of the image's distance, for their size, that the fault is in them."""
+    explained = sum(x.of_image for x in areas)
+    return explained >= max(ENOUGH, 2 * sum(float(x.mask.double().mean()) for x in areas if x.of_image > 0))
+
+
+def find_areas(
+    fake: Tensor, real: Tensor, area: Tensor | None, partition: PixelPartition | None, aligned: bool, seed: int
+) -> tuple[dict[str, Tensor] | None, list[NamedMask]]:
+    """Return the map, if there is one, and the name, mask [H, W] and region of each area."""
+    size = (real.shape[2], real.shape[3])
+    if area is not None and partition is not None:
+        raise ValueError("Expected `area` or `partition`, but got both. Give one of them.")
+    if area is not None:
+        mask = _checked_area(area, size)
+        return None, [(describe_area(mask), mask, None)]
+    if partition is not None:
+        partition.check_images("fake", tuple(fake.shape))
+        sites = partition.pixel_labels().cpu()
+        return None, [(name, sites == label, name) for name, label in partition.regions().items()]
+    if not aligned:
+        return None, [(ANYWHERE, torch.ones(size, dtype=torch.bool), None)]
+    drawn = discrepancy_map(fake, real, seed=seed)
+    masks = [x for x in significant_areas(drawn) if describe_place(x) not in MOSTLY_ALL]
+    masks = [*masks, torch.ones(size, dtype=torch.bool)]
+    return drawn, [(describe_area(mask), mask.cpu(), None) for mask in masks]
+
+
+def _checked_area(area: object, size: tuple[int, int]) -> Tensor:
+    if not isinstance(area, Tensor) or area.dtype != torch.bool:
+        got = f"dtype {area.dtype}" if isinstance(area, Tensor) else type(area).__name__
+        raise TypeError(f"Expected `area` to be a tensor of booleans, but got {got}. Use area > 0.")
+    if tuple(area.shape) != size:
+        raise ValueError(f"Expected `area` of shape {list(size)}, as the images, but got {list(area.shape)}.")
+    if not bool(area.any()):
+        raise ValueError("Expected `area` with at least one pixel inside, but all are False.")
+    return area.cpu()
+
+
+def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
+    area = Area(name, describe_place(found.mask) if region else "", region, found.mask)
+    known = found.explained
+    if found.p > LEVEL and not (known and known.named):
+        return no_difference(area, found.p)
+    kinds = fault_kinds(known)
+    rivals = [] if known is None else [fault_kinds(replace(known, faults=x))[0] for x in known.rivals]
+    # of an area without readings, the nearest kind is more than nothing
+    named = known is not None and (known.identified or (known.named and not found.readings))
+    if named:
+        sentence, verdict = text.explained_sentence(str(area), kinds, found.p, rivals), text.with_strength(kinds[0])
+    elif found.readings:
+        sentence = text.readings_sentence(str(area), found.readings, found.p, kinds[0] if kinds else None)
+        verdict = str(found.readings[0])
+    else:
+        sentence = text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p)
+        verdict = "no simple fault"
+    if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
+        sentence += f" {text.proportions_sentence(found.proportions)}"
+    kinds, cause = (kinds, text.cause_sentence(kinds[0])) if named else ((), "")
+    return Finding(sentence, area, verdict, None, False, found.p, kinds=kinds, samples=found.samples, cause=cause)
+
+
+def no_difference(area: Area, p: float | None) -> Finding:
+    """Return the finding that there is no evidence of a difference in an area."""
+    return Finding(text.no_difference_sentence(str(area), p or 0.0), area, "", None, fine=True, p=p)
+
+
+def fault_kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
+    """Return faults as data, the largest share first, without those that add next to nothing."""
+    if explained is None:
+        return ()
+    kinds = []
+    for (model, strength), share in zip(explained.faults, explained.shares, strict=True):
+        name, size, unit = model.named(strength) if isinstance(model, Kind) else (model.name, strength, model.unit)
+        kinds.append(FaultKind(name, float(size), unit, share))
+    kinds.sort(key=lambda kind: -kind.share)
+    return tuple(kind for kind in kinds if kind is kinds[0] or kind.share >= ADDS / 2)
+
+
+def _copies(images: Images, mask: Tensor) -> list[Finding]:
+    """Return True if images repeat each other."""
+    found: Repeats = repeats(images)
+    # share of images with a near twin from which it is a finding
+    if found.share < 0.1 or found.p > LEVEL / 50:
+        return []
+    kind = FaultKind(Copies.name, found.share, "of the images have a near twin among them", found.of_distance)
+    return [of_copies(kind, found.p, found.samples, mask)]
