@@ -14,8 +14,6 @@ from genmonitor.findings.finding import SELDOM, Area, Finding
 from genmonitor.findings.values import declared
 from genmonitor.functional.hypothesis_tests.band_energy_test import DIRECTIONS, BandEnergy, band_energy_test
 
-SAID = 3
-"""Bands that a sentence names."""
 COMPARED = 1200
 OCTAVES = tuple(2**i for i in range(1, 11))
 BANDS = tuple(
@@ -67,7 +65,7 @@ def band_finding(found: BandEnergy) -> list[Finding]:
     wrong.sort(key=lambda x: -abs(math.log(x[0])))
     p, rest = max(x[1] for x in wrong), len(wrong) < len(found.wavelengths)
     first = f"{wrong[0][2]} have {_ratio(wrong[0][0], ' of')} the energy of real images"
-    others = [f"{name.removeprefix('details ')} {_ratio(energy)}" for energy, _, name, _ in wrong[1:SAID]]
+    others = [f"{name.removeprefix('details ')} {_ratio(energy)}" for energy, _, name, _ in wrong[1:3]]
     said = capitalized(", ".join([first, *others]))
     text = f"{said} ({format_p(p)}){'; no evidence of a difference in others' if rest else ''}."
     return [Finding(text, Area("details"), "", f"energy_{wrong[0][3]}", fine=False, p=p)]

@@ -23,8 +23,6 @@ from genmonitor.images.by_prompt import prompts_of
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 
-DIAGNOSED = 40
-"""Images of a class on each side from which it is said what is wrong with it."""
 SAID = 3
 """Classes that a sentence names."""
 LEFT_OUT = -1
@@ -168,7 +166,8 @@ def compare_classes(
         result = ClassResult(label, int(mine.sum()), int(theirs.sum()), None)
         if number in p_values:
             result = replace(result, p=float(p_values[number]))
-        if number in wrong and min(result.n_fake, result.n_real) >= DIAGNOSED:
+        # with fewer images of a class its faults are not diagnosed
+        if number in wrong and min(result.n_fake, result.n_real) >= 40:
             pair = some_fake[mine.to(device)], some_real[theirs.to(device)]
             found = diagnose(*pair, skip_failing=True, seed=seed, **options).findings[0]
             samples = of_fake[mine][list(found.samples)].tolist()

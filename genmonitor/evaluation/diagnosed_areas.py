@@ -28,10 +28,6 @@ from genmonitor.functional.permutation import LEVEL
 from genmonitor.partition import PixelPartition
 
 MOSTLY_ALL = ("whole image", "most of the image")
-MANY = 0.3
-"""Share of images with a near twin from which that is said first, unless another finding explains more."""
-ENOUGH = 0.4
-"""Part of the image's distance that areas explain from which no fault of the whole image is looked for."""
 ANYWHERE = "anywhere"
 NamedMask = tuple[str, Tensor, str | None]
 """The name of an area, its mask [H, W], and the region that it is."""
@@ -86,7 +82,8 @@ def diagnose_areas(
     if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
-        first = [x for x in copies if x.kinds[0].strength >= MANY and x.kinds[0].share >= most]
+        # share of images with a near twin from which that is said first, unless another finding explains more
+        first = [x for x in copies if x.kinds[0].strength >= 0.3 and x.kinds[0].share >= most]
         findings = [*first, *findings, *(x for x in copies if x not in first)]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
 
@@ -139,7 +136,8 @@ def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
 def _suffice(areas: Collection[AreaDiagnosis]) -> bool:
     """Return True if areas explain so much of the image's distance, for their size, that the fault is in them."""
     explained = sum(x.of_image for x in areas)
-    return explained >= max(ENOUGH, 2 * sum(float(x.mask.double().mean()) for x in areas if x.of_image > 0))
+    # 40 % of the image's distance are enough for areas of any size
+    return explained >= max(0.4, 2 * sum(float(x.mask.double().mean()) for x in areas if x.of_image > 0))
 
 
 def find_areas(

@@ -12,8 +12,6 @@ from genmonitor.images.image_set import ImageSet, random_order
 
 DRAWS = 20
 """Draws of real images that make the baseline."""
-MAX_IMAGES = 5000
-"""Images that regions are found in."""
 MAX_SITES = 64**2
 """Sites of larger images, which are patches."""
 
@@ -116,7 +114,7 @@ def image_budget(shape: tuple[int, ...], patch_size: int | None = None) -> int:
     size = 4 * math.prod(shape)
     # 256 MiB, and about half a minute on one core; for 1000 images up to 1 GiB
     affordable = min(2**28 // size, 1.5e11 / cka_work(1, shape, patch_size))
-    return int(min(MAX_IMAGES, max(affordable, min(1000, 2**30 // size))))
+    return int(min(5000, max(affordable, min(1000, 2**30 // size))))
 
 
 def chosen_patch_size(shape: tuple[int, ...]) -> int:

@@ -37,8 +37,6 @@ OF_OUTPUTS = ("vendi", "rke")
 """Scores that have nothing to do with prompts."""
 NAMED = 3
 """Ignored prompts that a sentence names."""
-COLLAPSED = 0.1
-"""A typical prompt that keeps no more than this part of its best has not learned but collapsed, with the others."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,7 +152,8 @@ class SpreadTracker(PromptTracker):
         # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
         # part by which a prompt keeps less of its best than a typical one: as a conditional GAN learned digits, healthy
         # classes fell to a third of the spread of their first epochs, all together
-        allowed = (typical if typical > COLLAPSED else 1.0) / 4.0
+        # if a typical prompt keeps no more than a tenth of its best, it has not learned but collapsed with the others
+        allowed = (typical if typical > 0.1 else 1.0) / 4.0
         return [name for name, part in kept.items() if part <= allowed]
 
 

@@ -20,8 +20,6 @@ from genmonitor.images.sampler import Samples
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
 
-LOOKED_AT = 2
-"""Modes of either sign computed per logged one: prompts are ranked by all of them."""
 ROUNDING = 1e-6
 """Eigenvalues closer to zero count as zero."""
 SHOWN = 5
@@ -104,7 +102,7 @@ class Disagreement:
 
     Attributes:
         total: Σ λ log(S / λ) over the positive eigenvalues with sum S.
-        top: Largest positive eigenvalues, in falling order, as many as there are up to the requested number.
+        top: Largest positive eigenvalues, in falling order, at most the requested number.
         bottom: Lowest negative eigenvalues, in rising order.
         similar: Mode that both sides have.
         changed: Every prompt with its part of these modes, in falling order.
@@ -156,7 +154,7 @@ def disagreement(
         names: Prompt of each sample of the model.
         reference_names: Prompt of each sample of the reference.
     """
-    modes = split(LOOKED_AT * k)
+    modes = split(2 * k)  # prompts are ranked by more modes than are logged
     values = modes.eigenvalues.tolist()
     of_test, of_reference = (modes.scores, names), (modes.reference_scores, reference_names)
     top = [_mode(modes, i, *of_test) for i in range(k) if values[i] > ROUNDING]

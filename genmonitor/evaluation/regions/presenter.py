@@ -39,10 +39,6 @@ from genmonitor.plotting.style import Drawing, thumbnails, to_array
 
 SHOWN = 40
 """Images shown one by one: rows of 4, 5, 8 and 10 are full."""
-EXAMPLES = 6
-"""Images in a row of the diagnosis."""
-MAP = "where images differ: darker is farther from real ones"
-"""Caption of the map of the diagnosis."""
 TABLE_NOTES = {
     "error ratio": "5 × = five times as far from real images as others of these are; p says whether it is more than "
     "chance",
@@ -121,11 +117,12 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None or not diagnosis.examples:
             return None
-        rows = {name: self._tiles(images[:EXAMPLES]) for name, images in diagnosis.examples.items()}
+        rows = {name: self._tiles(images[:6]) for name, images in diagnosis.examples.items()}
         if diagnosis.map is not None:
             sizes, p = (to_array(diagnosis.map[name]) for name in ("map", "p_map"))
             heat = diagnosis_plots.map_pixels(to_array(diagnosis.average), sizes, p)
-            rows = {MAP: thumbnails(np.moveaxis(heat, 2, 0)[None], (0.0, 1.0))} | rows
+            caption = "where images differ: darker is farther from real ones"
+            rows = {caption: thumbnails(np.moveaxis(heat, 2, 0)[None], (0.0, 1.0))} | rows
         captions = [name for name, tiles in rows.items() for _ in tiles]
         return ShownImages(np.concatenate(list(rows.values())), captions)
 

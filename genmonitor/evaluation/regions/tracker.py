@@ -24,10 +24,6 @@ from genmonitor.functional.hypothesis_tests.relative_similarity import (
 
 LEVEL = 0.001
 """Level of a visible change, for all readings together: the least that 999 permutations allow."""
-MANY = 0.3
-"""Part of the images that must show a change: less comes and goes while a generator learns."""
-LOOKED_AT = 500
-"""Images a side at most."""
 
 
 class Look(NamedTuple):
@@ -112,13 +108,14 @@ class RegionTracker(Tracker):
         """
         low, span = float(real.min()), float(real.max() - real.min()) or 1.0
         readings = usable_readings(READINGS, real, aligned)
-        now, target = (read(readings, (x[:LOOKED_AT].float() - low) / span) for x in (fake, real))
+        now, target = (read(readings, (x[:500].float() - low) / span) for x in (fake, real))
         best = self.readings
         if best is None or best.shape[1] != now.shape[1] or not ratio > ALERT_RATIO * max(self.best[IMAGE], 1.0):
             return Look(now, None)
         middle = dict(zip((x.name for x in readings), target.median(0).values.tolist(), strict=True))
         changed = differing(readings, now, best, LEVEL, seed)
-        worse = [x for x in changed if x.share >= MANY and _is_worse(x, middle[x.reading.name])]
+        # a change in fewer images comes and goes while a generator learns
+        worse = [x for x in changed if x.share >= 0.3 and _is_worse(x, middle[x.reading.name])]
         if not worse:
             return Look(now, None)
         said = "; ".join(x.beside("was") for x in worse)
