@@ -44,7 +44,7 @@ def check_configuration(
         check_not_shared(name, network, pl_module)
     if [other.prefix for other in others].count(monitor.prefix) > 1:
         raise ValueError(
-            f"Expected monitors that log under names of their own, but several have `prefix`={monitor.prefix!r}. "
+            f"Expected monitors with different prefixes, but several have `prefix`={monitor.prefix!r}. "
             f"Give one of them another, for example prefix={monitor.prefix + '_2'!r}."
         )
 

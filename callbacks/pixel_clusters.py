@@ -158,7 +158,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         if reuse is not None:
             check_one_of("reuse", reuse, ("validation",))
             if sampler.sample_fn is not None or prompts is not None:
-                raise ValueError("Expected `reuse`, or `sample_fn` and `prompts` to draw samples by, but got both.")
+                raise ValueError("Expected `reuse`, or `sample_fn` and `prompts` to draw samples with, but got both.")
             sampler = ValidationSamples(n_samples, reuse_key)
         evaluator = RegionEvaluator(
             settings,

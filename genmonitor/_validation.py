@@ -27,7 +27,7 @@ def check_tensor(name: str, value: object) -> Tensor:
     if hasattr(value, "__tensor_flatten__"):  # by which torch knows a tensor that wraps others
         raise TypeError(
             f"Expected `{name}` to hold its values itself, but got {type(value).__name__}, which wraps other tensors."
-            " Give a plain tensor, of a DTensor x.full_tensor()."
+            " Give a plain tensor, such as x.full_tensor() for a DTensor."
         )
     value = plain(value)
     if value.is_complex() or value.dtype == torch.bool:
@@ -53,7 +53,7 @@ def check_finite(name: str, value: Tensor) -> None:
     if bad:
         raise NotFiniteError(
             f"Expected `{name}` to be finite, but {bad} of its {value.numel()} values are NaN or infinite. "
-            "Find out where they come from: a metric over the rest would be of another distribution."
+            "Find out where they come from: a metric of the rest would describe another distribution."
         )
 
 
@@ -175,7 +175,7 @@ def check_same_length(name_x: str, x: Sized, name_y: str, y: Sized) -> None:
     """Refuse two sets of different lengths."""
     if len(x) != len(y):
         raise ValueError(
-            f"Expected `{name_x}` and `{name_y}` to hold as many samples, row i of one belonging to row i of the other,"
+            f"Expected `{name_x}` and `{name_y}` to hold equally many samples, row i of one for row i of the other,"
             f" but got {len(x)} and {len(y)}."
         )
 

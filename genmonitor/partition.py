@@ -249,7 +249,7 @@ class PixelPartition:
                 names = json.loads(str(file["names"]))
         except (ValueError, TypeError, KeyError, IndexError, EOFError, OSError, BadZipFile) as error:
             raise ValueError(
-                f"Expected `path` to be a file that `save` wrote, but {path!s} is none ({error}). Give partition.npz "
+                f"Expected `path` to be a file that `save` wrote, but {path!s} is not ({error}). Give partition.npz "
                 "of a run's folder, or save the partition again."
             ) from None
         return cls(labels, patch_size, names)

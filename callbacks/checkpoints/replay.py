@@ -97,5 +97,5 @@ def _check_real_images(run: Path, again: Path, logged: dict[str, Any]) -> None:
     if then and now and then["sha256"] != now["sha256"]:
         raise ValueError(
             f"The real images are not those of the run, which took {len(then['indices'])} of {then['from']}: their "
-            "values differ. Give the data as they were."
+            "values differ. Give the same data."
         )

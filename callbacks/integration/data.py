@@ -192,7 +192,7 @@ def check_split(used: tuple[Any, Any], given: tuple[Any, ...] | None, comm: Coll
         if comm.any_true(comm.broadcast(indices) != indices):
             raise ValueError(
                 f"Expected the sampler of the {name} data to choose from the same images on every process, but the "
-                "processes have others. Seed what draws its indices, or give `real_images=`."
+                "processes differ. Seed the generator of its indices, or give `real_images=`."
             )
 
 

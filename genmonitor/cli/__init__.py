@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, `genmonitor COMMAND …`; it stands on everything else, and nothing stands on it."""
+"""The command line, `genmonitor COMMAND …`, which no other module imports."""
 
 from genmonitor.cli.main import main
 

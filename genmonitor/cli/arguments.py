@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of arguments that several commands share. Help texts must be plain ASCII."""
+"""Types of arguments that several commands share. Help texts must be ASCII."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_SEED = 2**63 - 1
 
 
 def nonempty(text: str) -> str:
-    """Return a path as it was typed, unless it is empty: an empty path would be the current folder."""
+    """Return a path as typed; refuse an empty one, which would be the current folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError("expected a path, but got an empty one")
     return text
 
 
 def apart(*places: str) -> tuple[str, ...]:
-    """Name sets by the last parts of their paths, or by the whole where that does not tell them apart.
+    """Name sets by the last parts of their paths, or by whole paths if these are equal.
 
     Example:
         >>> apart("runs/new", "runs/old"), apart("new/images", "old/images")
@@ -36,12 +36,12 @@ def apart(*places: str) -> tuple[str, ...]:
 
 
 def nonempty_path(text: str) -> Path:
-    """Return a path, unless it is empty."""
+    """Return a path; refuse an empty one."""
     return Path(nonempty(text))
 
 
 def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
-    """Return a parser of whole numbers within bounds.
+    """Return a parser of integers within bounds.
 
     Example:
         >>> whole_number(1)("12")
@@ -54,10 +54,10 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
 def number_within(
     expected: str, low: float = -math.inf, high: float = math.inf, kind: Callable[[str], Any] = float
 ) -> Callable[[str], Any]:
-    """Return a parser of numbers between two bounds, neither of which is allowed itself.
+    """Return a parser of numbers between two bounds, both excluded.
 
     Args:
-        expected: What the message asks for, such as "a number above 0".
+        expected: Description for the message, such as "a number above 0".
         low: Lower bound.
         high: Upper bound.
         kind: `float` or `int`.
@@ -80,24 +80,24 @@ def number_within(
 
 
 def add_folder_arguments(parser: ArgumentParser) -> None:
-    """Add the options that say how the pictures of a folder are read."""
+    """Add the options for reading the pictures of a folder."""
     parser.add_argument("--size", type=whole_number(1), metavar="S", help="crop and resize a folder's images to SxS")
     text = "leave out image files that cannot be read, with a note"
     parser.add_argument("--skip-bad", action="store_true", help=text)
 
 
 def add_setup_argument(parser: ArgumentParser, returns: str) -> None:
-    """Add the option for the user's function that makes a training again, and returns what the help says."""
+    """Add the option for the user's function that sets up a training; `returns` is its result in the help."""
     text = f"a function without arguments that returns {returns}"
     parser.add_argument("--setup", metavar="FILE.py:FUNCTION", type=nonempty, required=True, help=text)
 
 
 def add_settings(parser: ArgumentParser, kind: type[Settings], *names: str) -> None:
-    """Add the options of settings, as the fields of their class declare them; the class keeps the defaults.
+    """Add the options of settings, as declared by the fields of their class, which keeps the defaults.
 
     Args:
         parser: Parser of the command.
-        kind: The class.
+        kind: Class of the settings.
         names: Names of the settings.
     """
     declared = {field.name: field for field in fields(kind)}
@@ -119,18 +119,18 @@ def add_settings(parser: ArgumentParser, kind: type[Settings], *names: str) -> N
 
 
 def given_settings(args: Namespace, kind: type[Settings]) -> dict[str, Any]:
-    """Return the arguments given that are settings of a kind: the others keep its defaults."""
+    """Return the given arguments that are settings of a kind; others keep their defaults."""
     values = {field.name: getattr(args, field.name, None) for field in fields(kind)}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def add_sigma_arguments(parser: ArgumentParser, of_outputs: str, of_prompts: str) -> None:
-    """Add the options for the widths of both Gaussian kernels, within what float32 holds of 1 / (2 sigma^2).
+    """Add the options for the widths of both Gaussian kernels, within the range of 1 / (2 sigma^2) in float32.
 
     Args:
         parser: Parser of the command.
-        of_outputs: Default that the help names.
-        of_prompts: The same of the prompts' kernel.
+        of_outputs: Default of the outputs' kernel in the help.
+        of_prompts: Default of the prompts' kernel in the help.
     """
     sigma = number_within("a number between 1e-18 and 1e18", 1e-18, 1e18)
     for option, of, default in (("--sigma", "outputs", of_outputs), ("--prompt-sigma", "prompts", of_prompts)):

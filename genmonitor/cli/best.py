@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor best`: the checkpoint of a run that is worth keeping."""
+"""`genmonitor best`: the best checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from genmonitor.report.run import MonitorRun, find_folder, read_run
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("run", metavar="RUN", type=nonempty_path, help="the folder of a run, such as runs/dcgan-digits/version_0")
-    add("--prefix", metavar="P", type=nonempty, help="of the monitor to go by (default: the first that ranks)")
+    add("run", metavar="RUN", type=nonempty_path, help="folder of a run, such as runs/dcgan-digits/version_0")
+    add("--prefix", metavar="P", type=nonempty, help="prefix of the monitor that ranks (default: the first)")
 
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
-    """Find the evaluation to keep, and its checkpoint."""
+    """Find the best evaluation and its checkpoint."""
     from genmonitor.callbacks.integration.checkpoints import find_files, read_checkpoint
 
     folder = find_folder(args.run)
@@ -39,7 +39,7 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
-    """Return the best evaluation, of a monitor that ranks."""
+    """Return the best evaluation of a monitor that ranks."""
     best = next((x.best for x in monitors if x.best is not None and prefix in (None, x.prefix)), None)
     if best is None:
         names = ", ".join(monitor.prefix for monitor in monitors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor clusters`: which pixels of a set of images belong together."""
+"""`genmonitor clusters`: regions of pixels that vary together in a set of images."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("images", metavar="IMAGES", type=nonempty, help=IMAGES)
     add_settings(parser, RegionSettings, "n_clusters", "linkage", "patch_size", "batch_estimator")
-    text = "use at most N images, evenly spread (default: what half a minute allows, 1000 to 5000)"
+    text = "use at most N images, evenly spread (default: 1000 to 5000, about half a minute)"
     add("--n-images", type=whole_number(4), metavar="N", help=text)
     add_folder_arguments(parser)
-    add("--out", type=nonempty_path, default=Path("runs/clusters"), metavar="FOLDER", help="(default: runs/clusters)")
+    text = "folder of the result (default: runs/clusters)"
+    add("--out", type=nonempty_path, default=Path("runs/clusters"), metavar="FOLDER", help=text)
 
 
 def run(args: Namespace) -> tuple[Result, str]:

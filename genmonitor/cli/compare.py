@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor compare`: where generated images differ from real ones, or which of two sets is closer to them."""
+"""`genmonitor compare`: finds where generated images differ from real ones, or the closer of two sets."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("fake", metavar="FAKE", type=nonempty, help="generated images, in the same form")
     text = "images of another model; the result says which of the two is closer to REAL"
     add("other", metavar="OTHER", nargs="?", type=nonempty, help=text)
-    add("--paired", action="store_true", help="image i of FAKE and of OTHER share their seed or prompt")
-    text = "classes of the images of FAKE; the result names the class that is wrong"
-    forms = "the name of each image's folder), a .npy file of whole numbers, or a file as for `diversity --prompts`"
+    add("--paired", action="store_true", help="image i of FAKE and image i of OTHER have the same seed or prompt")
+    text = "classes of the images of FAKE; the result names the classes that are wrong"
+    forms = "the name of each image's folder), a .npy file of integers, or a file as for `diversity --prompts`"
     add("--labels", metavar="LABELS", type=nonempty, help=f"{text}. Either `folders` ({forms}")
     add("--real-labels", metavar="LABELS", type=nonempty, help="classes of the images of REAL (default: --labels)")
-    add("--train", metavar="TRAIN", type=nonempty, help="training images of the generator, to look for copies of them")
-    # of the other settings one comparison has no use, or they are no words
+    add("--train", metavar="TRAIN", type=nonempty, help="training images of the generator, to find copies of them")
+    # the other settings do not apply to a single comparison, or cannot be given as words
     add_settings(parser, RegionSettings, "partition", "n_clusters", "n_cluster_images", "linkage", "batch_estimator")
     add_settings(parser, RegionSettings, "patch_size", "block_size", "n_samples", "aligned", "seed")
     add_folder_arguments(parser)
     text = (
         'exit with status 1 if a value of FAKE meets it: NAME < NUMBER (or <=, >, >=), such as "p < 0.01". p, '
         "error_ratio, share, structure and texture stand for any region or the image, error_ratio_2 for one region. "
-        "p_worse is small where OTHER is closer to REAL. May be repeated"
+        "p_worse is small if OTHER is closer to REAL. May be repeated"
     )
     add("--fail-if", type=condition, metavar="CONDITION", action="append", default=[], help=text)
     add("--junit", metavar="FILE", type=Path, help="write the conditions of --fail-if as test cases, for a CI system")
@@ -118,7 +118,7 @@ def _read_partition(path: Path) -> PixelPartition:
 
 
 def _labels(args: Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
-    """Return the labels of both sides by argument, and what to say of them."""
+    """Return the labels of both sides by argument, with notes."""
     if args.labels is None and args.real_labels is None:
         return {}, ()
     of_fake, of_real = args.labels or args.real_labels, args.real_labels or args.labels
@@ -130,7 +130,7 @@ def _labels(args: Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[An
 
 
 def _gated(comparison: Comparison) -> tuple[list[ValueSpec], dict[str, float]]:
-    """Return what conditions may name: the values, and how sure it is that the other set is closer to real images."""
+    """Return the values that conditions may name, including the p-value that the other set is closer."""
     tests = {_worse(name): of for name, of in (comparison.differences or {}).items()}
     p = {spec.key: of["p_value_adjusted"] if of["difference"] < 0 else 1.0 for spec, of in tests.items()}
     return [*comparison.specs, *tests], comparison.values | p

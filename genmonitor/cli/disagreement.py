@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor disagreement`: what two models do differently, and at which prompts."""
+"""`genmonitor disagreement`: prompts for which two models differ, and the differences."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(args: Namespace) -> tuple[Result, str]:
 
 
 def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
-    """Return the prompts of both sides, one side after the other; None where there are none."""
+    """Return the prompts of both sides, one side after the other; None without prompts."""
     if args.other_prompts is not None and args.prompts is None:
         raise ValueError("Expected --prompts with --other-prompts, but got none. Give those of OUTPUTS.")
     if args.cosine and (args.sigma or args.prompt_sigma):
@@ -118,7 +118,7 @@ def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | Non
 
 
 def _evaluator(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> DisagreementEvaluator:
-    """Make the evaluator of both sides' samples, numbered through; without prompts all share one, and this is KEN."""
+    """Make the evaluator of both sides' samples, with common numbers. Without prompts all share one (KEN)."""
 
     def kernel(sigma: float | None) -> Kernel:
         if args.cosine:
@@ -154,7 +154,7 @@ def _titles(sets: Sequence[Outputs]) -> tuple[str, ...]:
 
 
 def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[dict[str, Any]]:
-    """Return the modes of either sign, each with its prompts and the outputs of both sides that show it."""
+    """Return the modes of either sign with their prompts, and the outputs of both sides that show them."""
     names, rows = _titles(sets), []
     for owner, modes in zip(names, (found.top, found.bottom), strict=True):
         for mode in modes:
@@ -182,7 +182,7 @@ def _prompt_rows(found: Disagreement) -> list[dict[str, Any]]:
 
 
 def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Prompts | None) -> dict[str, Drawing]:
-    """Draw the images of both sides: of the modes, and of the prompts that differ most; nothing for other outputs."""
+    """Draw images of both sides for the modes and for the prompts that differ most; none for other outputs."""
     images = [x.images for x in sets]
     if images[0] is None or images[1] is None:
         return {}

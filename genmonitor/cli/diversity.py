@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor diversity`: how varied a set of outputs is, and how much of that their prompts explain."""
+"""`genmonitor diversity`: the variety of a set of outputs, and the part that their prompts explain."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(args: Namespace) -> tuple[Result, str]:
 
 
 def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
-    """Return the prompts, but refuse those that explain everything: as many classes as there are outputs."""
+    """Return the prompts; refuse a different class for each output, which would explain everything."""
     prompts = read_prompts(args.prompts, sets[0])
     if prompts is None and args.prompt_sigma is not None:
         raise ValueError("Expected --prompts with --prompt-sigma, but got none. Leave --prompt-sigma out.")
@@ -68,7 +68,7 @@ def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None
     if distinct >= 0.9 * len(prompts.values):
         raise ValueError(
             f"Expected --text-encoder for {distinct} distinct prompts of {len(prompts.values)} outputs, but got none: "
-            "as classes of their own they would explain all of the variety, whatever the outputs are."
+            "as separate classes they would explain all of the variety of any outputs."
         )
     return prompts
 
@@ -126,7 +126,7 @@ def _check_features(args: Namespace, outputs: Outputs) -> None:
 
 
 def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: PromptRows | None) -> dict[str, Drawing]:
-    """Draw, of images, those at the ends of the modes."""
+    """Draw the images at the ends of the modes; none for other outputs."""
     bounds = (0.0, 1.0)
     if sets[0].images is not None:
         found = replace(found, ends=ModeEnds(sets[0].images.read(found.ends.indices), found.ends.indices))
@@ -135,7 +135,7 @@ def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: Promp
 
 
 def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | None) -> list[dict[str, Any]]:
-    """Return the model's own modes, each with the outputs at its ends."""
+    """Return the model's own modes with the outputs at their ends."""
     named = prompts.values if prompts is not None and prompts.embeddings is None else None
     modes = []
     for number, ends in enumerate(found.ends.indices.tolist()):

@@ -22,12 +22,12 @@ OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operat
 
 @dataclass(frozen=True)
 class Condition:
-    """NAME OPERATOR NUMBER.
+    """A condition of the form NAME OPERATOR NUMBER.
 
     Attributes:
-        name: Key of a value; or, where there is none of this name, a measure of the image and every region.
+        name: Key of a value or, if there is none of this name, a measure of the image and every region.
         symbol: One of `OPERATORS`.
-        bound: The number.
+        bound: Number to compare with.
     """
 
     name: str
@@ -58,15 +58,15 @@ def failures(
     """Return the values that meet a condition, the most extreme first.
 
     Args:
-        conditions: Each of which is a reason to fail.
+        conditions: Conditions, each of which is a reason to fail.
         specs: Declarations of the values.
-        values: By key.
+        values: Values by key.
 
     Returns:
-        Of each "condition", "key", "value" and "reason".
+        For each value "condition", "key", "value" and "reason".
 
     Raises:
-        ValueError: If a condition names no value that was measured.
+        ValueError: If a condition does not name a measured value.
 
     Example:
         >>> specs = [ValueSpec("share_1", region="cluster_1"), ValueSpec("share_2", region="cluster_2")]
@@ -91,8 +91,8 @@ def junit(conditions: Sequence[Condition], failed: Sequence[Mapping[str, Any]]) 
     """Return an XML report in JUnit's format, with a test case for each condition.
 
     Args:
-        conditions: All of them.
-        failed: What `failures` returned for them.
+        conditions: All conditions.
+        failed: Result of `failures` for them.
 
     Example:
         >>> gate = condition("p < 0.01")
@@ -110,11 +110,11 @@ def junit(conditions: Sequence[Condition], failed: Sequence[Mapping[str, Any]]) 
 
 
 def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> None:
-    """Refuse a name that no value has, before anything is measured.
+    """Refuse an unknown name before anything is measured.
 
     Args:
-        conditions: To check.
-        specs: Declarations as of an image with one region, since the number of regions is not yet known.
+        conditions: Conditions to check.
+        specs: Declarations for an image with one region, since the number of regions is unknown.
     """
     for wanted in conditions:
         name = re.sub(r"\d+$", "1", wanted.name)

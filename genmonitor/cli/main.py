@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: parses it, runs one command, prints its result, and turns errors and signals into exit statuses."""
+"""The command line: runs a command, prints its result, and turns errors and signals into exit statuses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 """Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
 COMMANDS = {
     "compare": "find the regions where generated images differ from real ones, or which of two sets is closer",
-    "diversity": "measure how varied images or embeddings are, and how much of that their prompts explain",
-    "disagreement": "find out what two models do differently, and at which prompts",
-    "w1kp": "measure how alike the outputs of each prompt are, the least varied prompts first",
-    "clusters": "find out which pixels of a set of images belong together",
+    "diversity": "measure the variety of images or embeddings, and the part that their prompts explain",
+    "disagreement": "find the prompts for which two models differ, and the differences",
+    "w1kp": "measure the similarity of the outputs of each prompt, the least varied prompts first",
+    "clusters": "find the regions of pixels that vary together in a set of images",
     "replay": "measure the values of a run again by one of its checkpoints",
-    "sweep": "evaluate the checkpoints of a run as if a monitor had been there",
-    "best": "print the checkpoint of a run that is to be kept",
+    "sweep": "evaluate the checkpoints of a run as a monitor would have done during training",
+    "best": "print the best checkpoint of a run",
     "report": "write the report.html of a run again, or merge several runs into one",
 }
 SHARED = ("compare", "diversity", "disagreement", "w1kp", "sweep")
@@ -44,11 +44,11 @@ EXAMPLES = """examples:
   genmonitor diversity generated/ --prompts prompts.csv --real photos/ --encoder dinov2
   genmonitor sweep lightning_logs/version_3 --setup train.py:build
 
-images: 8 bits per channel, turned upright as the camera noted, transparent parts over white; files with several
+images: 8 bits per channel, rotated by their EXIF orientation, transparent parts over white; files with several
 frames are refused
 
 exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument or a file
-is wrong, 3 after a crash, which is a bug in genmonitor, 130 after Ctrl-C, 143 after SIGTERM
+is wrong, 3 after a crash (a bug in genmonitor), 130 after Ctrl-C, 143 after SIGTERM
 """
 
 
@@ -56,11 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: The words after `genmonitor`; None for those of the command line.
+        arguments: Words after `genmonitor`; None for those of the command line.
 
     Returns:
-        The exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument
-        or a file is wrong, 3 after a crash, 130 after Ctrl-C and 143 after SIGTERM.
+        Exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument or
+        a file is wrong. It is 3 after a crash, 130 after Ctrl-C and 143 after SIGTERM.
     """
     with launcher_hidden() as launched:
         return _main(list(sys.argv[1:] if arguments is None else arguments), launched)
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(words: list[str], launched: Mapping[str, str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold characters that a terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
-    text, as_typed = "Says where an image generator is wrong and what it fails to vary.", RawDescriptionHelpFormatter
+    text, as_typed = "Reports where an image generator is wrong and what it fails to vary.", RawDescriptionHelpFormatter
     parser = ArgumentParser(prog="genmonitor", description=text, epilog=EXAMPLES, formatter_class=as_typed)
     said = f"genmonitor {version('genmonitor')}"
     parser.add_argument("--version", action="version", version=said, help="print the version and exit")
@@ -87,7 +87,7 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
                 command.error(f"an environment variable or a settings file of a library is wrong: {error}")
             module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
-        command.add_argument("--quiet", action="store_true", help="print the finding alone, and no progress")
+        command.add_argument("--quiet", action="store_true", help="print only the finding, without progress")
         if name in SHARED:
             text = "share the work with the processes that torchrun or Slurm's srun started (default: one process)"
             command.add_argument("--distributed", action="store_true", help=text)
@@ -100,7 +100,7 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
 
 
 def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[str, str]) -> int:
-    """Run a command, print its result or why there is none, and return the exit status."""
+    """Run a command, print its result or error, and return the exit status."""
     from genmonitor.distributed import FailedElsewhereError
 
     message: str | None = None
@@ -144,7 +144,7 @@ def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[
 
 
 def _print(text: str) -> None:
-    """Print a result; a reader that has left, such as `head`, has what it wanted."""
+    """Print a result; ignore readers that have closed the pipe, such as `head`."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -152,7 +152,7 @@ def _print(text: str) -> None:
 
 
 def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:
-    """Return why a command that went well has failed, and the exit status."""
+    """Return the reason why a completed command has failed, and the exit status."""
     if result.get("failed"):
         return f"failed: {', '.join(x['reason'] for x in result['failed'])}", FAILED
     return None, 0 if result.get("same", True) else FAILED
@@ -165,7 +165,7 @@ def _did_you_mean(given: str, names: Iterable[str]) -> str:
 
 @contextmanager
 def _sigterm_raises() -> Iterator[list[int]]:
-    """Have SIGTERM raise SystemExit inside the block, so that files and processes are cleaned up; yield what came."""
+    """Raise SystemExit at SIGTERM inside the block, to clean up files and processes; yield received signals."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # which alone gets signals
         yield received
@@ -183,7 +183,7 @@ def _sigterm_raises() -> Iterator[list[int]]:
 
 
 def _format(args: Namespace, result: dict[str, Any], text: str) -> str:
-    """Return a result as JSON, as its first line, or as text whose long lines are broken between words."""
+    """Return a result as JSON, as its first line, or as text with wrapped lines."""
     from genmonitor.findings.tables import terminal_width
 
     if args.json:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command is one process, whatever the environment says, unless `--distributed` joins those started together."""
+"""Processes of a command: one, unless `--distributed` joins those started together."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ TOLD_AFTER, JOINED_WITHIN = 5.0, timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that work on a command, by default one.
+    """Processes that work on a command, by default one.
 
     Attributes:
         rank: Number of this process, from 0; the first one prints the result.
-        store: What they agree by; None for one process.
+        store: Store through which they communicate; None for one process.
     """
 
     rank: int = 0
     store: Store | None = None
 
     def tells(self) -> bool:
-        """Return True for the first process that calls it, which alone says why all of them end."""
+        """Return True for the first process that calls it, which reports why all processes end."""
         if self.store is None:
             return True
         try:
@@ -59,7 +59,7 @@ class Group:
 
 @contextmanager
 def launcher_hidden() -> Iterator[dict[str, str]]:
-    """Hide from torch, Lightning and child processes that a launcher may have started several; yield what is hidden."""
+    """Hide the variables of a launcher from torch, Lightning and child processes; yield them."""
     hidden = {name: os.environ.pop(name) for name in LAUNCHED if name in os.environ}
     try:
         yield hidden
@@ -69,15 +69,15 @@ def launcher_hidden() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def processes_of(args: Namespace, words: Sequence[str], launched: Mapping[str, str]) -> Iterator[Group]:
-    """Yield the processes that work on a command: this one, unless arguments say that there are others.
+    """Yield the processes that work on a command: this one, unless arguments request others.
 
     Args:
-        args: The arguments; `distributed` for a group that a launcher started.
-        words: The command line, which must be the same in all of them.
-        launched: The variables of the launcher, which are hidden until then.
+        args: Arguments, with `distributed` for a group that a launcher started.
+        words: Command line, which must be the same in all processes.
+        launched: Variables of the launcher, which are hidden until then.
 
     Raises:
-        ValueError: If nothing started several processes, they do not all come, or they were given other arguments.
+        ValueError: If no launcher started several processes, some are missing, or their arguments differ.
     """
     if not getattr(args, "distributed", False):
         yield Group()
@@ -102,7 +102,7 @@ def processes_of(args: Namespace, words: Sequence[str], launched: Mapping[str, s
 
 
 def _numbers() -> tuple[int, int, int]:
-    """Return the rank, the number of processes and the rank on this machine, as the launcher gave them."""
+    """Return the rank, the number of processes and the rank on this machine, from the launcher."""
     if all(name in os.environ for name in TORCHRUN):
         names: Sequence[str] = TORCHRUN[:3]
     elif all(name in os.environ for name in SLURM):
@@ -118,7 +118,7 @@ def _numbers() -> tuple[int, int, int]:
 
 
 def _meet(rank: int, size: int, words: Sequence[str]) -> Store:
-    """Return the store of the processes, once all have come and were given the same arguments."""
+    """Return the store of the processes, once all are present with the same arguments."""
     from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -144,7 +144,7 @@ def _meet(rank: int, size: int, words: Sequence[str]) -> Store:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Return True if something listens there."""
+    """Return True if something listens at an address."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:
@@ -153,7 +153,7 @@ def _answers(host: str, port: int) -> bool:
 
 
 def _wait_for(ready: Callable[[], bool], size: int, start: float) -> None:
-    """Wait for other processes, say so after a while, and give up in the end; torch would wait without a word."""
+    """Wait for other processes, with a message after a while, and finally give up; torch would wait silently."""
     told = False
     while not ready():
         seconds = time.monotonic() - start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress on a terminal: the current step, how long it has taken, and bars."""
+"""Progress on a terminal: the current step, its time, and bars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from genmonitor._io import Progress, no_progress, terminal_progress
 
 
 def progress_shows(shows: bool) -> None:
-    """Show progress from now on, or none."""
+    """Turn progress on or off."""
     global _shows
     _shows = shows
 
@@ -21,7 +21,7 @@ _shows = True
 
 @contextmanager
 def show_progress(description: str) -> Iterator[Progress]:
-    """Show the current step on standard error until the block ends; nothing if that is no terminal.
+    """Show the current step on standard error until the block ends, if it is a terminal.
 
     Args:
         description: Description of the step, such as "reading images".

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor replay`: a logged evaluation, measured again."""
+"""`genmonitor replay`: measures a logged evaluation again."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from genmonitor.findings.tables import Table, aligned
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    text = "the file of a monitor's run, such as cms_run.json in a run's genmonitor folder"
+    text = "file of a monitor's run, such as cms_run.json in a run's genmonitor folder"
     add("run", metavar="RUN.json", type=nonempty_path, help=text)
-    text = "a checkpoint that was saved after an evaluation, which is measured again"
+    text = "checkpoint that was saved after the evaluation to measure again"
     add("--checkpoint", metavar="CKPT", type=nonempty_path, required=True, help=text)
     add_setup_argument(parser, "(module, data, monitor) or (trainer, module, data) as for training, with the monitors")
 
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
-    """Measure again and compare with what was logged."""
+    """Measure again and compare with the logged values."""
     from genmonitor.callbacks.checkpoints.replay import logged_evaluation, replay
 
     manifest = logged_evaluation(args.run, args.checkpoint)

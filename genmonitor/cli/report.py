@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor report`: the page of a run, or of several runs as one, such as those of the tasks of an array job."""
+"""`genmonitor report`: the page of a run, or of several runs merged, such as those of an array job."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NOTE = "Separate runs made these evaluations: alerts, and changes since the best
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
-    add, text = parser.add_argument, "the folder of a run, such as runs/dcgan-digits/version_0; or several to merge"
+    add, text = parser.add_argument, "folder of a run, such as runs/dcgan-digits/version_0; or several to merge"
     tasks = "such as those of the tasks of an array job, each of which evaluated some checkpoints of one training"
     add("run", metavar="RUN", nargs="+", type=nonempty_path, help=f"{text}, {tasks}")
-    add("--out", metavar="FOLDER", type=nonempty_path, help="the folder of the merged run")
+    add("--out", metavar="FOLDER", type=nonempty_path, help="folder of the merged run")
 
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
@@ -74,7 +74,7 @@ def _merge(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _check_same(one: tuple[Path, MonitorRun], other: tuple[Path, MonitorRun]) -> None:
-    """Refuse runs that do not make one history."""
+    """Refuse runs that do not form one history."""
     where, runs = f"{one[0].parent} and {other[0].parent}", (one[1], other[1])
     steps = [{record["step"] for record in run.records} for run in runs]
     for twice in sorted(steps[0] & steps[1]):

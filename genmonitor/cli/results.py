@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command that measures outputs: its course, its folder with a page, and its text for the terminal."""
+"""A command that measures outputs: its steps, its folder with a page, and its text for the terminal."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ MAX_ROWS = 20
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a command measured: all that its page and its output show.
+    """Result of a command: all that its page and its output show.
 
     Attributes:
         title: Heading of its section on the page.
-        findings: The one to look at first is the first.
-        values: The measured values, by key.
+        findings: Findings, the main one first.
+        values: Measured values, by key.
         specs: Declarations of the values.
-        split: What was measured and how much of it, in one sentence.
-        rows: Rows of tables, the first ones first, by name: entries of the result, and tables of the page.
+        split: Description of the measured data, in one sentence.
+        rows: Rows of tables by name, the most important first: entries of the result, and tables of the page.
         figures: Figures of the page, by name.
-        notes: Sentences that the user should read.
-        evaluator: Writes the files that the manifest refers to.
+        notes: Notes for the user, in sentences.
+        evaluator: Evaluator that writes the files that the manifest refers to.
         tables: Further tables of the page.
-        images: Which the page shows one by one, by name.
+        images: Images that the page shows one by one, by name.
     """
 
     title: str
@@ -76,9 +76,9 @@ def add_input_arguments(parser: ArgumentParser, outputs: str, prompts: str = HEL
 
     Args:
         parser: Parser of the command.
-        outputs: Says in the help which outputs are meant.
+        outputs: Description of the outputs for the help.
         prompts: Help of --prompts.
-        others: Help of a second set of outputs; empty for a command that takes one.
+        others: Help of a second set of outputs; empty for a command with one set.
     """
     parser.add_argument("outputs", metavar="OUTPUTS", type=nonempty, help=f"{outputs}: {OUTPUTS}")
     if others:
@@ -104,14 +104,15 @@ def run_measurement(
     """Read outputs and prompts, encode and measure them, and write the result. Every process calls it.
 
     Args:
-        command: Its name, which is the prefix of its files too.
-        args: The command line.
+        command: Name of the command, also the prefix of its files.
+        args: Arguments of the command line.
         places: Folders or files of the sets of outputs.
-        find_prompts: Reads the prompts of these sets, and refuses what cannot be measured before it is encoded.
-        measure: Measures the encoded sets.
+        find_prompts: Function that reads the prompts of these sets, and refuses invalid ones before encoding.
+        measure: Function that measures the encoded sets.
 
     Returns:
-        "finding", "values", the measurement's rows, "notes", and what `write_result` returns; and the same as text.
+        "finding", "values", the rows of the measurement, "notes", and the result of `write_result`; and the same as
+        text.
     """
     comm = current_processes()
     check_out(args.out)
@@ -136,7 +137,7 @@ def run_measurement(
 
 
 def publish(args: Namespace, command: str, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> Result:
-    """Write what a command measured; see `write_measurement` and `write_result`."""
+    """Write the result of a command, see `write_measurement` and `write_result`."""
     arguments = json.loads(json.dumps(vars(args), default=str))
     manifest = {"monitor": command, "arguments": arguments, **manifest}
     with show_progress("writing the page"):
@@ -158,7 +159,7 @@ def _as_text(found: Measurement, result: Result) -> str:
 
 
 def _value_table(found: Measurement) -> Table:
-    """Return the values with their standard errors and what real outputs score, where these are known."""
+    """Return the values with their standard errors and the values of real outputs, if known."""
     specs = [spec for spec in found.specs if spec.key in found.values]
     cells = {spec.key: spec.format(found.values[spec.key]) for spec in specs}
     errors = {spec.error_of: cells[spec.key] for spec in specs if spec.error_of}
@@ -173,13 +174,13 @@ def _value_table(found: Measurement) -> Table:
 
 
 def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> None:
-    """Write what was measured: figures, tables, the evaluator's files, values, notes and the manifest.
+    """Write a measurement: figures, tables, the evaluator's files, values, notes and the manifest.
 
     Args:
         folder: Folder to write into.
         prefix: Prefix of the files.
-        found: What was measured.
-        manifest: Entries of the manifest that say of what.
+        found: Measurement.
+        manifest: Entries of the manifest about the data.
     """
     folder.write_figures(prefix, found.figures, step=0)
     for name, shown in found.images.items():
@@ -202,7 +203,7 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
 
 
 def report_line(result: Result) -> str:
-    """Return the last line of a text: where the page is."""
+    """Return the last line of a text, with the path of the page."""
     return f"Report: {result['report']}{', replacing an earlier one' if result['replaced'] else ''}"
 
 
@@ -218,7 +219,7 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def check_writable(out: Path, option: str = "--out") -> None:
-    """Refuse a file, and a folder that cannot be written, before anything is measured."""
+    """Refuse a folder that is a file or cannot be written, before anything is measured."""
     place = next(path for path in (out, *out.parents) if path.exists())
     try:
         TemporaryDirectory(prefix=".genmonitor-", dir=place).cleanup()
@@ -229,23 +230,23 @@ def check_writable(out: Path, option: str = "--out") -> None:
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse what cannot be written, and a folder with the files of a training run."""
+    """Refuse a folder that cannot be written, or that has the files of a training run."""
     check_writable(Path("runs") if out is None else out)
     if out is not None and any(not run.compared for run in read_run(out / FOLDER).monitors):
         raise ValueError(f"Expected --out to be a folder of results, but {out} holds a training run's files.")
 
 
 def write_result(out: Path | None, command: str, prefix: str, write: Callable[[RunFolder], None]) -> Result:
-    """Write the files of a result and its page; none of them if that fails or is interrupted. Rank zero writes.
+    """Write the files of a result and its page, or none of them after an error or interruption. Rank zero writes.
 
     Args:
-        out: The folder; None for a new one.
-        command: Its name.
+        out: Folder; None for a new one.
+        command: Name of the command.
         prefix: Prefix of the files.
-        write: Fills an empty folder.
+        write: Function that fills an empty folder.
 
     Returns:
-        "report", the path of the page, and "replaced", whether there was an earlier result in its place.
+        "report", the path of the page, and "replaced", True if there was an earlier result in its place.
     """
     return current_processes().from_rank_zero(lambda: _write_result(out, command, prefix, write))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor sweep`: the checkpoints of a run, evaluated as if a monitor had been there."""
+"""`genmonitor sweep`: evaluates the checkpoints of a run as a monitor would have done during training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("run", metavar="RUN", nargs="+", type=nonempty_path, help=text)
     returns = "(trainer, module, data), (module, data) or (module, data, monitor) as for training"
     add_setup_argument(parser, f"{returns}; without a monitor, a PixelClusterMonitor evaluates")
-    add("--out", metavar="FOLDER", type=nonempty_path, help="where to write (default: RUN)")
+    add("--out", metavar="FOLDER", type=nonempty_path, help="folder of the result (default: RUN)")
     add("--device", metavar="D", type=nonempty, help="cpu, cuda, cuda:1 or mps (default: as in training)")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor w1kp`: how alike the outputs of each prompt are."""
+"""`genmonitor w1kp`: similarity of the outputs of each prompt."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from genmonitor.plotting.diversity import least_varied
 NAME = "w1kp"
 SPECS = (
     ValueSpec(
-        "w1kp", "how alike two outputs of one prompt are, in [0, 1], averaged over prompts: higher is less varied"
+        "w1kp", "similarity of two outputs of one prompt, in [0, 1], averaged over prompts: higher is less varied"
     ),
     ValueSpec("w1kp_error", "its standard error over draws of the outputs of these prompts", error_of="w1kp"),
-    ValueSpec("p", "p-value of the hypothesis that all prompts vary alike; 0.05 or less: they differ", scale="p"),
+    ValueSpec("p", "p-value that all prompts vary alike; at 0.05 or less they differ", scale="p"),
     ValueSpec("prompts", "prompts with two outputs or more"),
     ValueSpec("skipped", "prompts with a single output, which have no score"),
 )
@@ -44,10 +44,10 @@ SPECS = (
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
-    results.add_input_arguments(parser, "several of each prompt")
+    results.add_input_arguments(parser, "several outputs per prompt")
     add = parser.add_mutually_exclusive_group().add_argument
     text = "calibration of this encoder: a file of --save-calibration, or the authors' cdf-xy.pt for DreamSim"
-    default = "(default: made from these outputs, which ranks the prompts and says no more)"
+    default = "(default: made from these outputs, which only ranks the prompts)"
     add("--calibration", metavar="FILE", type=nonempty_path, help=f"{text} {default}")
     add("--save-calibration", metavar="FILE", type=nonempty_path, help="save the calibration made of these outputs")
     results.add_out_argument(parser, NAME)
@@ -65,7 +65,7 @@ def run(args: Namespace) -> tuple[Result, str]:
 
 
 def _load_calibration(path: Path, dim: int) -> W1KPCalibration:
-    """Load a calibration; `dim` is for the authors' file, which does not say how many values its embedding has."""
+    """Load a calibration; `dim` is for the authors' file, which does not contain the size of its embedding."""
     try:
         return W1KPCalibration.load(path, dim)
     except Exception as error:  # a file of something else may hold anything
@@ -76,7 +76,7 @@ def _load_calibration(path: Path, dim: int) -> W1KPCalibration:
 
 
 def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows:
-    """Return the prompts; refuse to go on without two outputs of some prompt."""
+    """Return the prompts; refuse them if no prompt has two outputs."""
     prompts = read_prompts(args.prompts, sets[0])
     if prompts is None:
         raise ValueError(f"Expected --prompts for {args.outputs}, but got none. Give a file with the prompt of each.")
@@ -104,7 +104,7 @@ def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | Non
 
 
 def _measured(args: Namespace, outputs: Outputs, prompts: Prompts) -> tuple[list[PromptVariability], float]:
-    """Return what is known of each prompt, and the p-value that they vary alike; save the calibration if asked to."""
+    """Return the results of each prompt, and the p-value that all vary alike; save the calibration if requested."""
     assert outputs.features is not None
     features = outputs.features.to(default_device())
     numbers = prompts.numbers(torch.arange(len(outputs))).to(features.device)
@@ -140,7 +140,7 @@ def _finding(rows: Sequence[PromptVariability], values: dict[str, Any], calibrat
 
 
 def _as_data(row: PromptVariability, outputs: Outputs, args: Namespace) -> dict[str, Any]:
-    """Return what is known of a prompt; its level and reusability only under a calibration of other outputs."""
+    """Return the results of a prompt, with level and reusability only for a calibration of other outputs."""
     known = {name: value for name, value in asdict(row).items() if value is not None}
     known["closest_pair"] = [outputs.label(number) for number in row.closest_pair]
     if args.calibration is None:

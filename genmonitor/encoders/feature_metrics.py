@@ -147,7 +147,7 @@ class FeatureMetrics(Metric):
         if others:
             raise ValueError(
                 f"Expected FID alone for statistics in place of real images, but got {', '.join(others)} too, which "
-                "need the images. Use a FeatureMetrics of their own for these."
+                "need the images. Use a separate FeatureMetrics for these."
             )
         with np.load(path, allow_pickle=False) as saved:
             arrays = {name: torch.from_numpy(saved[name]).double() for name in ("mu", "sigma") if name in saved}
@@ -213,7 +213,7 @@ def _make(name: Name, num_features: int | None, subset_size: int) -> Metric:
     if name in OURS:
         return OURS[name](reset_real_features=False)
     if num_features is None:
-        raise ValueError("Expected `num_features` for an encoder that does not say how many it gives, but got None.")
+        raise ValueError("Expected `num_features` for an encoder without an attribute of this name, but got None.")
     features = _Features(num_features)
     if name == "fid":
         from torchmetrics.image.fid import FrechetInceptionDistance

@@ -148,7 +148,7 @@ class FeatureCache:
         if not isinstance(encoder, nn.Module):
             raise TypeError(
                 f"Expected `encoder` to be a Module with a `cache`, but got {type(encoder).__name__}, whose features "
-                "could not be told from those of another. Wrap it in a Module, or leave out `cache`."
+                "cannot be distinguished from those of another. Wrap it in a Module, or leave out `cache`."
             )
         self.folder = Path(folder).expanduser()
         self._encoder = _fingerprint(f"{type(encoder).__module__} {encoder!r}", encoder.state_dict())

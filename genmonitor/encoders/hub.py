@@ -43,7 +43,7 @@ def load_local(where: str | Path, load: Callable[[Path], Any]) -> Any:
         get = "Give the folder of a saved model." if Path(where).is_dir() else f"Run: hf download {where!s}"
         raise FileNotFoundError(
             f"Expected `name` to be a model on this machine, but {where!s} holds none, or not all of it. Nothing is "
-            f"downloaded while a run waits. {get}"
+            f"downloaded during a run. {get}"
         ) from error
 
 

@@ -125,7 +125,7 @@ class ImageFeatures(nn.Module):
         if images.shape[1] not in (1, 3):
             raise ValueError(
                 f"Expected images of 1 or 3 channels for a pretrained encoder, but got {images.shape[1]}. Give "
-                "three of them, as images[:, :3] does, or use an encoder made for as many."
+                "three of them, as images[:, :3] does, or use an encoder for this number."
             )
         low, high = self.value_range
         size, top, left = self._resized(*images.shape[2:])

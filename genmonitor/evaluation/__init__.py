@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One evaluation of a generator, without a Trainer. Every monitor, command and loop uses it.
+"""One evaluation of a generator, used by every monitor, command and loop.
 
 Example:
     >>> import torch

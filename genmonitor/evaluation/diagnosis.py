@@ -52,8 +52,8 @@ class Diagnosis:
         areas: Numbers behind the findings by the name of the area: distance, spread, nearest and more.
         map: Result of `genmonitor.functional.discrepancy_map`; None if areas were given.
         average: Mean of the real images [C, H, W].
-        examples: Images [n, C, H, W] by caption: real images, the same with the faults of the first finding if it has
-            any, and the generated images that show it most clearly. Empty for features.
+        examples: Images [n, C, H, W] by caption; empty for features. They are real images, the same with the faults of
+            the first finding if it has any, and the generated images that show it most clearly.
         too_rare: Indices of real images whose kind is too rare among generated ones; empty if proportions explain less
             than 20 %.
         too_frequent: Indices of real images whose kind is too frequent, likewise.

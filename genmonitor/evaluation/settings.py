@@ -128,15 +128,15 @@ class RegionSettings(Settings):
     n_clusters: int | None = setting(None, "number of regions (default: the most stable of 2..8)", least=1)
     partition: PixelPartition | None = setting(None, "partition.npz of `genmonitor clusters` or a run, or its folder")
     n_cluster_images: int | None = setting(None, "real images to find the regions in (default: 1000..5000)", least=2)
-    n_samples: int = setting(1200, "number of images of each side, at most", least=2)
-    patch_size: int | None = setting(None, "pixels a side of a site (default: as few as give 64x64 sites)", least=1)
+    n_samples: int = setting(1200, "largest number of images of each side", least=2)
+    patch_size: int | None = setting(None, "side of a site in pixels (default: smallest with <= 64x64 sites)", least=1)
     kernel: Kernel = setting(GaussianKernel(), "Gaussian or Laplacian kernel")
     block_size: int | None = setting(None, "images per block of the paper's estimator (default: all in one)", least=2)
     linkage: Linkage | None = setting(None, "linkage of clusters (default: chosen with their number)", one_of=LINKAGES)
     batch_estimator: int | None = setting(None, "images per batch of the paper's CKA (default: all at once)", least=2)
     region_names: Mapping[str, str] | None = setting(None, "names of clusters, such as {'cluster_3': 'eyes'}")
     diagnose_every: int = setting(4, "evaluations from one diagnosis to the next", least=1)
-    aligned: bool = setting(True, "images have nothing at fixed places: compare patches from random places")
+    aligned: bool = setting(True, "images have no common layout: compare patches from random places")
     seed: int = setting(0, "seed of the choice of images", least=0)
 
     @classmethod

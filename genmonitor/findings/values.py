@@ -25,8 +25,8 @@ class ValueSpec:
         key: Name in the history, without the monitor's prefix.
         about: Meaning, one sentence in Markdown without the full stop.
         label: Readable name; the key with spaces by default.
-        scale: Axis. It is "linear", "log", "cms" (distance to 1 on a log axis), "p" (log, with a line at 0.05), "share"
-            (stacked parts of 1) or "signed" (log on either side of 0).
+        scale: Axis: "linear", "log", "cms" (log of the distance to 1), "p" (log, with a line at 0.05), "share" (stacked
+            parts of 1) or "signed" (log on both sides of 0).
         unit: Unit behind the number; "×" with `better="low"` means a multiple of the value of real images.
         region: Part of the image: "image", or a region of the partition; None for neither.
         chart: Title of a shared chart; None for a chart of its own, or for no chart if it is a detail.

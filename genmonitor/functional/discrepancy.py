@@ -93,7 +93,7 @@ class GroupKernels:
         scales = group_scales(reference, view, len(names))
         if not bool(scales.isfinite().all()):
             raise ValueError(
-                "Expected `real` samples whose squared distances float64 holds, but their mean is infinite. Scale the "
+                "Expected `real` samples whose squared distances fit in float64, but their mean is infinite. Scale the "
                 "samples."
             )
         known = torch.where(scales > 0, scales, scales[0]).cpu()

@@ -66,7 +66,7 @@ def prompt_fidelity(outputs: Tensor, prompts: Tensor, prompt_index: Tensor) -> P
     if count < 2 or prompt_index.unique().tolist() != list(range(count)):
         raise ValueError(
             f"Expected `prompt_index` to hold each of 0..{count - 1}, of two prompts or more, but got "
-            f"{prompt_index.unique().tolist()[:8]}. Give `prompts` without those that no image is of."
+            f"{prompt_index.unique().tolist()[:8]}. Leave out prompts without images."
         )
     x, t = normalize(outputs.double()), 100 * normalize(prompts.double().to(outputs.device))
     images = prompt_index.bincount()

@@ -66,7 +66,7 @@ class SampledModel:
         if not isinstance(networks, nn.Module):
             raise ValueError(
                 f"Expected `module`, the network or networks that `sample` draws with, but got {networks!r}. Their "
-                "modes, BatchNorm statistics and gradients are put back after each evaluation: give all of them."
+                "modes, BatchNorm statistics and gradients are restored after each evaluation: give all of them."
             )
         return cls(networks, _device(networks), sample, in_loop=True)
 

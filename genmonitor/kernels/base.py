@@ -116,7 +116,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
             )
         if not 0 < 1 / median < math.inf:
             raise ValueError(
-                f"Expected samples whose distances float64 holds, but their median is {median:.3g}. Scale the samples."
+                f"Expected samples whose distances fit in float64, but their median is {median:.3g}. Scale the samples."
             )
         return replace(self, gamma=1 / median)
 

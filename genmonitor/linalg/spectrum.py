@@ -21,11 +21,12 @@ again. In practice errors cancel, so that the zeros of a matrix of low rank come
 def psd_eigenvalues(matrix: Tensor, rounding: float | None = None, whole: Tensor | None = None) -> Tensor:
     """Return the eigenvalues of a positive semidefinite matrix, with those that may be rounding set to exactly 0.
 
-    The floor is the Frobenius norm of `whole` times the largest of three numbers: `FLOOR`; D times the float64
-    precision, the bound on the error of the eigenvalue solver; and twice `rounding`. Errors of half of `rounding` in
-    each entry change no eigenvalue by more than half of it times the Frobenius norm. Since entries are sums, four times
-    as much is allowed. In an entropy of order q an eigenvalue at the floor counts as floor^q, which vanishes at order 1
-    and above but is 0.25 at order 0.05. Eigenvalues below the floor are unknown and therefore do not count.
+    The floor is the Frobenius norm of `whole` times the largest of three numbers. These are `FLOOR`, D times the
+    float64 precision, which bounds the error of the eigenvalue solver, and twice `rounding`. Errors of half of
+    `rounding` in each entry change no eigenvalue by more than half of it times the Frobenius norm. Since entries are
+    sums, four times as much is allowed. In an entropy of order q an eigenvalue at the floor counts as floor^q, which
+    vanishes at order 1 and above but is 0.25 at order 0.05. Eigenvalues below the floor are unknown and therefore do
+    not count.
 
     Args:
         matrix: Symmetric [D, D].

@@ -106,7 +106,7 @@ def has_begun(ema: Any) -> bool:
         return True  # timm, which takes the weights at every update from the first on
     raise TypeError(
         f"Expected `ema` to count its updates, as `n_averaged` or `step`, but {type(ema).__name__} has no such number, "
-        "so nobody can tell whether it holds trained weights. Give the averaged module in place of the network instead."
+        "so it is unknown if it holds trained weights. Give the averaged module in place of the network instead."
     )
 
 

@@ -207,7 +207,7 @@ class Monitor:
             if other := [name for name in {**own, **first} if own.get(name) != first.get(name)]:
                 raise ValueError(
                     f"Expected the same settings on every process, but {', '.join(other)} of process {comm.rank} and "
-                    "process 0 differ. What is drawn at random, or taken from a set, needs a seed or an order."
+                    "process 0 differ. Use a seed for random values, and a fixed order for sets."
                 )
 
     def _samples(

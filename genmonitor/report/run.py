@@ -50,8 +50,8 @@ class Picture:
         path: Path of the PNG or WebP file.
         epoch: Epoch of the evaluation.
         step: Step of the evaluation.
-        about: Data of images: "height" of one, "nearest" (True if the nearest real image is at the right of each),
-            "captions", and "distances" to the nearest real image relative to the usual one. Empty for a figure.
+        about: Data of images, empty for a figure. These are the "height" of one, "captions", "nearest" (True if the
+            nearest real image is at the right of each), and its "distances" relative to the usual one.
     """
 
     path: Path
@@ -112,7 +112,7 @@ class MonitorRun:
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"Expected the file of a run, but {path} is none: {error}. {REMEDY}") from error
+            raise ValueError(f"Expected the file of a run, but {path} is not: {error}. {REMEDY}") from error
 
     @classmethod
     def from_dict(cls, content: Any) -> MonitorRun:

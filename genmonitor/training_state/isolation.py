@@ -65,13 +65,13 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     - the hooks of all networks and of all optimizers;
     - torch's default dtype and device, number of threads, deterministic, anomaly, cuDNN and attention modes and float32
       precision;
-    - every attribute of each submodule and of the plain objects and containers that it holds, such as its mode, a
-      counter, a hook, a noise scheduler or an attribute of its class;
+    - every attribute of each submodule and of the plain objects and containers in it, such as its mode, a counter, a
+      hook or an attribute of its class;
     - tensors: their memory (which `data` and `half` replace), `grad`, `requires_grad` and hooks;
     - the values of buffers, such as BatchNorm's statistics, and of other tensors and arrays, up to 256 MiB.
 
-    Changes of the following are not undone: the values of the module's parameters; the progress of an iterator, a file
-    or a thread, with the object that holds it; objects nested more than six levels deep or among more than 1000 items.
+    Changes of parameter values are not undone here. Neither is the progress of an iterator, a file or a thread, with
+    the object that holds it. Objects nested more than six levels deep or among more than 1000 items are not restored.
     The same holds for objects only reachable from a closure, a global variable, a queue, a weak reference, or an object
     of torch or C.
 

@@ -65,9 +65,9 @@ def kept_sharded(module: nn.Module) -> Iterator[None]:
     def refuse(part: nn.Module, _: Any) -> None:
         if not sampling_in_step.get():
             raise RuntimeError(
-                f"Expected the sharded parts of {type(module).__name__} to be used to draw samples alone, but "
+                f"Expected the sharded parts of {type(module).__name__} to be used only to draw samples, but "
                 f"{type(part).__name__} is called by something else in the evaluation. Give encoders and metrics a "
-                "network of their own, whole on every process."
+                "separate network, whole on every process."
             )
 
     reshard(parts)  # what the last forward of a validation gathered stays otherwise

@@ -96,9 +96,9 @@ class _UsedUp:
 
     def __next__(self) -> Any:
         raise ValueError(
-            f"Expected data that can be read again, but `{self.name}` is a {self.kind}, which cannot start again: what "
-            "is read of it would be lost to the training. Make it anew in `__iter__`, or give `real_images=` a Dataset "
-            "or tensor of its own."
+            f"Expected data that can be read again, but `{self.name}` is a {self.kind}, which cannot start again. "
+            "Reading it would take items from the training. Create it in `__iter__`, or give `real_images=` a separate "
+            "Dataset or tensor."
         )
 
     send = throw = __getitem__ = lambda self, *_: next(self)

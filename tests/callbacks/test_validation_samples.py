@@ -174,7 +174,7 @@ def test_samples_by_prompt_are_refused(tmp_path):
 
 
 def test_two_ways_to_samples_are_refused():
-    with pytest.raises(ValueError, match="`reuse`, or `sample_fn` and `prompts` to draw samples by, but got both"):
+    with pytest.raises(ValueError, match="`reuse`, or `sample_fn` and `prompts` to draw samples with, but got both"):
         PixelClusterMonitor(reuse="validation", sample_fn=lambda module, n: module.sample(n))
     with pytest.raises(ValueError, match="`reuse` to be one of 'validation', but got 'training'"):
         PixelClusterMonitor(reuse="training")

@@ -216,7 +216,7 @@ def places(files, tmp_path):
         ("{real} {scaled}", "in the value range of the real images"),
         ("{real} {fake} --paired", "Expected `other` with `paired`"),
         ("{real} {fake} {scaled}", "Expected `other` in the value range"),
-        ("{real} {fake} {real} --paired", "`fake` and `other` to hold as many samples"),
+        ("{real} {fake} {real} --paired", "`fake` and `other` to hold equally many samples"),
         ("{real} {fake} --partition {real}", "partition.npz of `genmonitor clusters`"),
     ],
 )

@@ -13,7 +13,7 @@ def test_replay_names_a_broken_run(tmp_path, genmonitor, content):
     path.write_bytes(content)
     status, out, complaint = genmonitor("replay", path, "--checkpoint", tmp_path / "x.ckpt", "--setup", "x.py:f")
     assert (status, out) == (2, "")
-    assert f"Expected the file of a run, but {path} is none" in complaint
+    assert f"Expected the file of a run, but {path} is not" in complaint
 
 
 def test_replay_refuses_a_comparison(tmp_path, genmonitor):

@@ -146,7 +146,7 @@ def test_encoder_is_frozen_and_follows_to():
             ValueError,
             "`metrics` to be one of 'fid', 'kid', 'cmmd', 'prdc', 'authenticity', 'vendi', but got 'fidd'",
         ),
-        ((nn.Flatten(), ["fid"]), ValueError, "`num_features` for an encoder that does not say"),
+        ((nn.Flatten(), ["fid"]), ValueError, "`num_features` for an encoder without an attribute"),
         ((3, ["vendi"]), TypeError, "`encoder` to be a callable or Module"),
     ],
 )

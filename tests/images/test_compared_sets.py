@@ -72,7 +72,7 @@ def test_patches_have_to_tile():
 def test_only_sets_of_one_size_are_pairs():
     check_paired(True, {"fake": REAL, "other": REAL})
     check_paired(False, {"fake": REAL, "other": REAL[:5]})
-    with pytest.raises(ValueError, match="`fake` and `other` to hold as many samples"):
+    with pytest.raises(ValueError, match="`fake` and `other` to hold equally many samples"):
         check_paired(True, {"fake": REAL, "other": REAL[:5]})
     with pytest.raises(ValueError, match="Expected `other` with `paired`"):
         check_paired(True, {"fake": REAL})

@@ -39,7 +39,7 @@ def test_parts_are_what_was_split(ranks_in_step):
 def test_nothing_else_calls_a_sharded_part_and_nothing_stays_gathered(ranks_in_step):
     for rank, found in enumerate(ranks_in_step):
         said, sizes = found["called by something else"]
-        assert "Sequential to be used to draw samples alone, but FSDPSequential is called by something else" in said
+        assert "Sequential to be used only to draw samples, but FSDPSequential is called by something else" in said
         assert sizes == [[6, 3, 40, 8], [4, 2, 40, 8]][rank]
 
 

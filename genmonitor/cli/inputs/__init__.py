@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands are given: files, sets of outputs, their prompts, and how both are encoded."""
+"""Inputs of commands: files, sets of outputs, their prompts, and the encoding of both."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders chosen by name: loaded from this machine, run with a progress bar, their features cached on disk."""
+"""Encoders by name: loaded from this machine, run with a progress bar, with features cached on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PIXELS = "pixels"
 
 
 def add_encoder_arguments(parser: ArgumentParser) -> None:
-    """Add the options that say how outputs and prompts are encoded."""
+    """Add the options for the encoding of outputs and prompts."""
     add = parser.add_argument
     models = f"{', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels (default: pixels)"
     add("--encoder", metavar="NAME", type=nonempty, default=PIXELS, help=f"encoder of images: {models}")
@@ -53,16 +53,16 @@ def encode(
     """Return outputs with their features, each encoded once, by one of the processes. Every process calls it.
 
     Args:
-        args: The options that `add_encoder_arguments` adds.
+        args: Options that `add_encoder_arguments` adds.
         sets: Sets of outputs of one kind.
-        device: The device to compute on.
-        comm: The processes that share the batches, which are those of one process.
-        progress: Shows how many batches have been encoded.
+        device: Device to compute on.
+        comm: Processes that share the batches, which are the same as for one process.
+        progress: Progress bar over the batches.
 
     Raises:
         ModuleNotFoundError: If the encoder needs a package that is not installed.
         FileNotFoundError: If there is no such model on this machine.
-        ValueError: If the outputs do not go together, or have no encoder.
+        ValueError: If the outputs do not match each other, or have no encoder.
     """
     with comm.all_ranks_or_none():
         encoder = _encoder(args, sets)
@@ -86,7 +86,7 @@ def encode(
 
 
 def _encoder(args: Namespace, sets: Sequence[Outputs]) -> Encoder | None:
-    """Return what encodes outputs that go together; None for embeddings."""
+    """Return the encoder of matching outputs; None for embeddings."""
     _check_together(sets)
     first = sets[0]
     if args.encoder != PIXELS and first.images is None:
@@ -98,13 +98,13 @@ def _encoder(args: Namespace, sets: Sequence[Outputs]) -> Encoder | None:
 
 
 def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Samples:
-    """Return the features as an evaluator takes them: as images of one pixel, numbered from `first`."""
+    """Return the features as images of one pixel for an evaluator, numbered from `first`."""
     features = torch.empty(len(outputs), 0) if outputs.features is None else outputs.features
     return Samples(features[:, :, None, None].to(device), torch.arange(first, first + len(features), device=device))
 
 
 def input_notes(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[str]:
-    """Return notes on how outputs and prompts are compared."""
+    """Return notes on the comparison of outputs and prompts."""
     notes = [note for x in sets for note in x.notes]
     notes += () if prompts is None else prompts.notes
     if prompts is not None and prompts.are_texts and args.text_encoder is None:
@@ -129,7 +129,7 @@ def prompt_encoder(args: Namespace, prompts: PromptRows) -> Encoder | None:
 
 
 def check_not_zero(sets: Sequence[Outputs]) -> None:
-    """Refuse outputs without a direction, such as black images, which the cosine kernel is not defined for."""
+    """Refuse zero outputs, such as black images, for which the cosine kernel is undefined."""
     for x in sets:
         zero = [] if x.features is None else (x.features == 0).all(1).nonzero()[:, 0].tolist()
         if zero:
@@ -141,7 +141,7 @@ def check_not_zero(sets: Sequence[Outputs]) -> None:
 
 
 def _check_together(sets: Sequence[Outputs]) -> None:
-    """Refuse a set of one output, and sets that differ in kind, shape or value range."""
+    """Refuse a set with a single output, and sets that differ in kind, shape or value range."""
     first, *others = sets
     for outputs in sets:
         if len(outputs) < 2:
@@ -168,7 +168,7 @@ def encoder_range(args: Namespace, sets: Sequence[Outputs]) -> tuple[float, floa
     """Return the value range of an image encoder's images; None without such an encoder.
 
     Raises:
-        ValueError: If --value-range is none, or values are not in [0, 1] without it.
+        ValueError: If --value-range is empty, or values are not in [0, 1] without it.
     """
     if args.encoder == PIXELS or sets[0].images is None:
         return None
@@ -187,6 +187,6 @@ def encoder_range(args: Namespace, sets: Sequence[Outputs]) -> tuple[float, floa
 
 
 def value_range(sets: Sequence[Outputs]) -> tuple[float, float]:
-    """Return the lowest and the highest value of the images; pictures may have any from 0 to 1."""
+    """Return the lowest and highest value of the images, 0 and 1 for pictures."""
     images = [x.images.some() for x in sets if x.images is not None]
     return min(float(x.min()) for x in images), max(float(x.max()) for x in images)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of files: arrays of numbers, of which nothing is ever unpickled, and rows of text."""
+"""Readers of files: arrays of numbers, without unpickling, and rows of text."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def read_array(
     """Read an array of real numbers.
 
     Args:
-        path: A file .npy, .npz, .pt or .safetensors.
-        key: Name of the array to take; None for the only one in the file, or the first of `names` that it holds.
-        names: Names to look for, the preferred one first.
+        path: File .npy, .npz, .pt or .safetensors.
+        key: Name of the array; None for the only one in the file, or the first of `names` that it holds.
+        names: Names to search for, the preferred one first.
 
     Raises:
-        ValueError: If the file cannot be read safely, does not say which array is meant, or holds no real numbers.
+        ValueError: If the file cannot be read safely, the array is ambiguous, or it does not hold real numbers.
     """
     kinds = "a .npy, .npz, .pt or .safetensors file"
     if path.suffix not in ARRAY_SUFFIXES:
@@ -74,7 +74,7 @@ def read_array(
 
 
 def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
-    """Return an array as a tensor of a dtype that torch computes with; refuse anything but real numbers."""
+    """Return an array as a tensor of a dtype for computations; refuse anything but real numbers."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
         dtype = values.dtype.newbyteorder("=")
         if values.dtype.kind == "u" and values.dtype.itemsize > 1:
@@ -106,7 +106,7 @@ def read_json_lines(path: Path) -> list[Any]:
     """Read a file of one JSON value per line; empty lines are skipped.
 
     Raises:
-        ValueError: If a line holds no JSON value, with its number.
+        ValueError: If a line is not a JSON value, with its number.
     """
     out = []
     for number, line in enumerate(split_lines(read_text(path)), start=1):
@@ -121,7 +121,7 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
     """Read a file of comma-separated values (.csv) or tab-separated ones (.tsv), whose first row names the columns.
 
     Raises:
-        ValueError: If a quote is not closed, or a row has more values than there are columns.
+        ValueError: If a quote is not closed, or a row has more values than columns.
     """
     delimiter = "\t" if path.suffix == ".tsv" else ","
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
@@ -148,10 +148,10 @@ def read_text(path: Path) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text at line feeds alone: unlike for `str.splitlines`, U+2028 and the like are part of a line."""
+    """Split a text only at line feeds; unlike in `str.splitlines`, U+2028 and the like are part of a line."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def pick(row: dict[str, Any], names: tuple[str, ...]) -> Any:
-    """Return a row's value under the first of the names that it has; None if it has none of them."""
+    """Return the value of a row under the first of the names that it has; None if it has none."""
     return next((row[name] for name in names if row.get(name) is not None), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of sets of images, and of any outputs of a model: images or embeddings."""
+"""Readers of sets of images, and of other outputs of a model."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ PROMPT_KEYS = ("prompt", "question", "caption", "label", "class", "text")
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The outputs of a model, in the order in which they were read.
+    """Outputs of a model, in the order in which they were read.
 
     Attributes:
-        where: Their folder or file, as given.
-        names: Names of each output: its file in the folder, else its row, counted from 0.
-        images: Read when they are asked for; None if the outputs are no images.
-        features: [n, d]: the embeddings, or what the encoder made of images; None before.
-        notes: What the user should know of how they were read.
+        where: Folder or file of the outputs, as given.
+        names: Name of each output: its file in the folder, else its row, counted from 0.
+        images: Images, read when needed; None if the outputs are not images.
+        features: Features [n, d]: the embeddings, or the encoded images; None before they are encoded.
+        notes: Notes for the user on the reading.
     """
 
     where: str
@@ -47,12 +47,12 @@ class Outputs:
 
     @property
     def kind(self) -> str:
-        """The word for the outputs in sentences."""
+        """Word for the outputs in sentences."""
         return "images" if self.images is not None else "embeddings"
 
     @property
     def shape(self) -> list[int] | None:
-        """The shape of one output."""
+        """Shape of one output."""
         if self.images is not None:
             return list(self.images.shape)
         return None if self.features is None else list(self.features.shape[1:])
@@ -64,7 +64,7 @@ class Outputs:
 
 
 def cut(text: object, length: int) -> str:
-    """Return a text as one line of at most `length` characters, none of which moves a terminal's cursor."""
+    """Return a text as one line of at most `length` characters, without control characters."""
     line = printable(" ".join(str(text).split()))
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
@@ -75,15 +75,15 @@ def read_outputs(
     """Read the outputs of a model.
 
     Args:
-        where: A folder of image files; or a file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d].
-        size: Images of a folder are cropped to their central square and resized to this side.
-        progress: Shows how many files of a folder have been read.
-        expected: What to say that it should be where there is nothing.
-        skip_bad: Leave out pictures that cannot be read, and name them in a note.
+        where: Folder of image files; or file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d].
+        size: Side to which images of a folder are resized, after cropping to their central square.
+        progress: Progress bar over the files of a folder.
+        expected: Description of the expected input, for the error if there is nothing.
+        skip_bad: True to leave out pictures that cannot be read, and name them in a note.
 
     Raises:
         FileNotFoundError: If there is nothing.
-        ValueError: If it cannot be read, holds something else, or values that are not finite.
+        ValueError: If it cannot be read, holds something else, or has values that are not finite.
     """
     path, key = _locate(where, size, expected)
     if holds_pictures(path):
@@ -102,21 +102,21 @@ def read_images(
     """Read a set of images.
 
     Args:
-        where: A folder of image files, searched through; or a file .npy, .npz, .pt or .safetensors of [N, C, H, W],
-            [N, H, W, C] or [N, H, W]. Of several arrays in a file the one called "images", or that named behind a
+        where: Folder of image files, searched with its subfolders; or file .npy, .npz, .pt or .safetensors of [N, C, H,
+            W], [N, H, W, C] or [N, H, W]. Of several arrays in a file the one called "images", or the one named after a
             colon, as in "data.npz:train_images".
-        size: Images of a folder are cropped to their central square and resized to this side.
-        progress: Shows how many files of a folder have been read.
-        skip_bad: Leave out pictures that cannot be read.
+        size: Side to which images of a folder are resized, after cropping to their central square.
+        progress: Progress bar over the files of a folder.
+        skip_bad: True to leave out pictures that cannot be read.
 
     Returns:
-        Images [N, C, H, W], float32; 8 bits per channel are scaled to [0, 1]. Pictures are as a viewer shows them:
-        upright, by the orientation that their camera noted, and with transparent parts over white.
+        Images [N, C, H, W], float32; 8 bits per channel are scaled to [0, 1]. Pictures are rotated by their EXIF
+        orientation, and transparent parts are over white.
 
     Raises:
         FileNotFoundError: If there is nothing.
-        ValueError: If it holds no images, images of different sizes without `size`, or a file that cannot be read, that
-            has several frames, or more than 8 bits per channel.
+        ValueError: If it holds no images, images of different sizes without `size`, or a file that cannot be read or
+            has several frames or more than 8 bits per channel.
     """
     images = images_of(read_outputs(where, size, progress, IMAGES, skip_bad))
     return images.read(range(len(images)))
@@ -130,7 +130,7 @@ def images_of(outputs: Outputs) -> ImageSet:
 
 
 def _locate(where: str, size: int | None, expected: str) -> tuple[Path, str | None]:
-    """Return the path, which exists, and the name of the array in it, if one was given."""
+    """Return an existing path, and the name of the array in it if given."""
     path, key = split_key(where)
     if not path.exists():
         raise FileNotFoundError(f"Expected {expected}, but there is no {where}.")

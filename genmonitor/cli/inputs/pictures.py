@@ -41,9 +41,9 @@ class Picture:
     """An image file, alone or in a tar file.
 
     Attributes:
-        name: In the set.
-        where: What errors call it.
-        content: Opens its bytes.
+        name: Name in the set.
+        where: Name in errors.
+        content: Function that opens its bytes.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Picture:
     content: Callable[[], IO[bytes]]
 
     def head(self) -> tuple[int, int, bool]:
-        """Return height, width, and True if it is gray; refuse a picture that cannot be read to its end."""
+        """Return height, width, and True if it is gray; refuse a picture that cannot be read completely."""
         with self._opened() as image:
             turned = image.getexif().get(0x0112, 1) >= 5  # the camera's orientation, height and width swapped
             head = (*(image.size if turned else image.size[::-1]), image.mode in GRAY)
@@ -60,7 +60,7 @@ class Picture:
             return head
 
     def pixels(self, shape: Sequence[int]) -> Tensor:
-        """Return it as a viewer shows it, uint8 of this shape [C, H, W], cropped to it where that is needed."""
+        """Return the picture as a viewer shows it, uint8 of this shape [C, H, W], cropped if needed."""
         from PIL import Image, ImageOps
 
         channels, height, width = shape
@@ -74,7 +74,7 @@ class Picture:
 
     @contextmanager
     def _opened(self) -> Iterator[Image]:
-        """Open it; whatever fails in the block is an error that names it."""
+        """Open the picture; errors in the block name it."""
         from PIL import Image
 
         try:
@@ -92,10 +92,10 @@ class Picture:
 
 
 class PictureError(ValueError):
-    """A picture that cannot be read: DataLoader wraps what fails in a worker in its traceback, which is left out here.
+    """A picture that cannot be read, without the traceback that DataLoader adds to errors of its workers.
 
     Args:
-        message: The error, perhaps behind a traceback.
+        message: Error, possibly after a traceback.
     """
 
     def __init__(self, message: str) -> None:
@@ -104,10 +104,10 @@ class PictureError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Pictures(Dataset[Tensor]):
-    """Pictures as a dataset of uint8 [C, H, W], each decoded when it is asked for.
+    """Pictures as a dataset of uint8 [C, H, W], decoded when needed.
 
     Attributes:
-        pictures: The files.
+        pictures: Files.
         shape: Shape of all images.
     """
 
@@ -122,14 +122,14 @@ class Pictures(Dataset[Tensor]):
 
 
 def find_pictures(path: Path) -> list[Picture]:
-    """List the image files under a folder, and in its tar files, or in a tar file, in the order in which they are read.
+    """List the image files in a folder and its tar files, or in a tar file, in the order in which they are read.
 
-    That is by their paths, 2.png before 10.png; in a tar file as they lie there. Files whose names begin with a dot,
-    such as the ._1.png of macOS, are not images.
+    The order is by path, 2.png before 10.png, and in a tar file that of the file. Files whose names begin with a dot,
+    such as ._1.png of macOS, are ignored.
 
     Raises:
         FileNotFoundError: If there are none.
-        ValueError: If a tar file is compressed or not whole.
+        ValueError: If a tar file is compressed or incomplete.
     """
     files = sorted(path.rglob("*"), key=_natural_order) if path.is_dir() else [path]
     found = []
@@ -150,7 +150,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _members(path: Path, name: str) -> list[Picture]:
-    """List the image files in a tar file, which is called `name` in the folder."""
+    """List the image files in a tar file, whose name in the folder is `name`."""
     try:
         with tarfile.open(path, "r:") as tar, path.open("rb") as file:
             named = [x for x in tar if not _is_hidden(PurePosixPath(x.name).name)]
@@ -195,18 +195,18 @@ def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:
 def open_pictures(
     path: Path, size: int | None, progress: Progress, skip_bad: bool = False
 ) -> tuple[list[str], ImageSet, tuple[str, ...]]:
-    """Return the names of the pictures that can be read, these as images, and notes.
+    """Return the names of the readable pictures, the pictures as images, and notes.
 
-    Each is decoded once here and again when needed.
+    Each picture is decoded once here and again when needed.
 
     Args:
-        path: Where they are.
-        size: Side that they are cropped and resized to; None where all have one size.
-        progress: Shows how many have been read.
-        skip_bad: Leave out pictures that cannot be read, and name them in a note.
+        path: Path of the pictures.
+        size: Side to which they are cropped and resized; None if all have one size.
+        progress: Progress bar over the pictures.
+        skip_bad: True to leave out pictures that cannot be read, and name them in a note.
 
     Raises:
-        ValueError: If some cannot be read, all of which are counted and the first ones named, or sizes differ.
+        ValueError: If some cannot be read, with their number and the first names, or if sizes differ.
     """
     pictures = find_pictures(path)
     good: list[Picture] = []
@@ -242,7 +242,7 @@ def _head(picture: Picture) -> tuple[int, int, bool] | PictureError:
 
 
 def _listed(path: Path, bad: Sequence[str], count: int) -> str:
-    """Return the error of pictures that cannot be read: of one its own, of several all that is wrong."""
+    """Return the error of pictures that cannot be read, for several with all reasons."""
     advice = " Mend or remove what is wrong, or give --skip-bad to leave it out."
     if len(bad) == 1:
         return f"{bad[0]}{'' if bad[0].endswith('.') else '.'}{advice}"

@@ -35,12 +35,12 @@ HELP = (
 
 @dataclass(frozen=True, eq=False)
 class PromptRows:
-    """The prompts of a set of outputs, one for each.
+    """Prompts of a set of outputs, one for each.
 
     Attributes:
-        values: Strings, or class labels as integers.
-        embeddings: [n, e], where the file holds these; `values` then numbers the distinct ones.
-        notes: To which files the first prompts belong, where only the order of the files says so.
+        values: Prompts: strings, or class labels as integers.
+        embeddings: Embeddings [n, e], if the file holds them; `values` then numbers the distinct ones.
+        notes: Notes on the files of the first prompts, if the match depends on their order.
     """
 
     values: list[Any]
@@ -54,7 +54,7 @@ class PromptRows:
 
     @property
     def are_texts(self) -> bool:
-        """Whether the prompts are texts, and neither class labels nor embeddings."""
+        """True if the prompts are texts, not class labels or embeddings."""
         return isinstance(self.values[0], str)
 
     def __add__(self, other: PromptRows) -> PromptRows:
@@ -77,11 +77,11 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     """Read the prompts of some outputs.
 
     Args:
-        where: As `HELP` says; None for none.
-        outputs: Whose prompts they are.
+        where: Source of the prompts, see `HELP`; None for no prompts.
+        outputs: Outputs of the prompts.
 
     Returns:
-        One prompt for each output, None where there are none.
+        One prompt for each output; None without prompts.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -132,7 +132,7 @@ def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
 
 
 def _rows(path: Path) -> tuple[list[str], list[str] | None]:
-    """Return the prompts of a file, and the names of the outputs' files where it has them."""
+    """Return the prompts of a file, and the names of the outputs' files if it has them."""
     if path.suffix in (".jsonl", ".json"):
         rows: Sequence[Any] = read_json_lines(path)
     elif path.suffix in (".csv", ".tsv"):

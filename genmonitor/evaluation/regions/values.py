@@ -93,4 +93,6 @@ def check_distinct_keys(regions: Sequence[str]) -> None:
     for name in regions:
         keys.remove(name)
     if taken := [name for name in regions if name in keys or re.sub(r"_\d+$", "_1", name) in keys]:
-        raise ValueError(f"Expected `region_names` that no value has, but got {taken[0]!r}. Choose another name.")
+        raise ValueError(
+            f"Expected `region_names` that differ from names of values, but got {taken[0]!r}. Choose another name."
+        )

@@ -36,8 +36,8 @@ def located(
 
     The place is where real images with the fault are closest to generated ones, compared with their surroundings.
     Candidates are the pixels for which this holds one by one, and the area of the map. Their sides are moved as long as
-    that brings images closer. The fault may also be around the area: pixels beside it that are constant in real images
-    stand out more, and a part of another image shows only at its edge.
+    that brings images closer. The fault may also be around the area, since constant pixels beside a fault stand out
+    more than the fault. A part of another image shows only at its edge.
 
     Args:
         images: Images of both sides.

@@ -164,8 +164,8 @@ def _check_arguments(paired: bool, alternative: str, n: int, k: int) -> None:
     check_one_of("alternative", alternative, get_args(Alternative))
     if paired and n != k:
         raise ValueError(
-            f"Expected `fake` and `other` to hold as many samples with `paired=True`, sample i of both from one seed, "
-            f"but got {n} and {k}. Draw as many of both, or use `paired=False`."
+            f"Expected `fake` and `other` to hold equally many samples with `paired=True`, sample i of both from one "
+            f"seed, but got {n} and {k}. Draw equally many of both, or use `paired=False`."
         )
 
 

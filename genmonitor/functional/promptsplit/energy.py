@@ -32,8 +32,8 @@ def prompt_split_energy(
 ) -> Tensor:
     """Squared Frobenius norm of the difference of joint covariances, the sum of all squared eigenvalues.
 
-    ‖Λ‖² = mean k(i, i')² - 2 eta mean k(i, j)² + eta² mean k(j, j')² over test pairs i and reference pairs j, where k
-    is the product of both kernels. Differentiable in all four inputs. Gram matrices are computed a block of rows at a
+    ‖Λ‖² = mean k(i, i')² - 2 eta mean k(i, j)² + eta² mean k(j, j')² over test pairs i and reference pairs j. Here k is
+    the product of both kernels. Differentiable in all four inputs. Gram matrices are computed a block of rows at a
     time, and again for the gradient.
 
     Args:

@@ -89,8 +89,8 @@ class W1KPCalibration:
             raise ValueError(f"Expected {str(path)!r} to hold two arrays, but got {type(found).__name__}.")
         if dim is None:
             raise ValueError(
-                f"Expected `dim` for {str(path)!r}, which does not say what embedding it is of. Give the number of "
-                "values of the embedding that it was made with."
+                f"Expected `dim` for {str(path)!r}, which does not name its embedding. Give the number of "
+                "values of that embedding."
             )
         distances, heights = (torch.as_tensor(np.asarray(array)) for array in found)
         return cls.of(distances, heights, dim)
@@ -105,7 +105,7 @@ class W1KPCalibration:
         """Refuse features of another embedding."""
         if features.shape[1] != self.dim:
             raise ValueError(
-                f"Expected `{name}` of the embedding that the calibration is of, with {self.dim} values, but got "
+                f"Expected `{name}` of the calibration's embedding, with {self.dim} values, but got "
                 f"{list(features.shape)}. Use that embedding or calibrate this one: calibrate(features, prompt_index)."
             )
 

@@ -81,7 +81,7 @@ def test_classes_with_too_few_samples_are_left_out():
     ("of_fake", "error", "message"),
     [
         (torch.arange(20), ValueError, "Expected a class with at least 8 samples in both"),
-        (torch.zeros(19, dtype=torch.long), ValueError, "`fake` and `fake_labels` to hold as many samples"),
+        (torch.zeros(19, dtype=torch.long), ValueError, "`fake` and `fake_labels` to hold equally many samples"),
         (torch.zeros(20), TypeError, "Expected `fake_labels` as whole numbers"),
     ],
 )

@@ -118,7 +118,7 @@ SIDES = random_sides()
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({1: SIDES[1][:-1]}, "`outputs` and `prompts` to hold as many samples"),
+        ({1: SIDES[1][:-1]}, "`outputs` and `prompts` to hold equally many samples"),
         ({2: SIDES[2][:, 1:]}, "`reference_outputs` with 5 features"),
         ({0: SIDES[0][:1], 1: SIDES[1][:1]}, "`outputs` to hold at least 2 samples"),
         ({2: SIDES[2][:0], 3: SIDES[3][:0]}, "`reference_outputs` to hold at least 2 samples"),

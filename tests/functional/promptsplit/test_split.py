@@ -132,7 +132,7 @@ def test_scores_of_other_samples(modes):
     x, t, y, u = digit_sides()
     torch.testing.assert_close(modes.score(x[:9], t[:9]), modes.scores[:9], rtol=0, atol=1e-9)
     torch.testing.assert_close(modes.score(y[:9], u[:9]), modes.reference_scores[:9], rtol=0, atol=1e-9)
-    with pytest.raises(ValueError, match="as many samples"):
+    with pytest.raises(ValueError, match="equally many samples"):
         modes.score(x[:9], t[:8])
 
 
@@ -240,8 +240,8 @@ SIDES = random_sides()
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({0: SIDES[0][:-1]}, "`outputs` and `prompts` to hold as many samples.*29 and 30"),
-        ({3: SIDES[3][:-1]}, "`reference_outputs` and `reference_prompts` to hold as many samples"),
+        ({0: SIDES[0][:-1]}, "`outputs` and `prompts` to hold equally many samples.*29 and 30"),
+        ({3: SIDES[3][:-1]}, "`reference_outputs` and `reference_prompts` to hold equally many samples"),
         ({2: SIDES[2][:, :-1]}, "`reference_outputs` with 5 features.*\\[20, 4\\]"),
         ({3: SIDES[3][:, :-1]}, "`reference_prompts` with 3 features"),
         ({0: SIDES[0][:0], 1: SIDES[1][:0]}, "`outputs` to hold at least 2 samples, but got 0"),

@@ -113,7 +113,7 @@ def test_other_files_are_refused(tmp_path, form):
         ([0.0, 1, 2], [0.0, 0.5, 0.4], "`heights` to rise"),
         ([0.0, 1], [0.0, 1.5], "`heights` to rise from 0 or more to 1 or less, but it goes from 0 to 1.5"),
         ([0.0, 1], [-0.1, 1], "`heights` to rise from 0 or more"),
-        ([0.0, 1, 2], [0.0, 1], "as many samples"),
+        ([0.0, 1, 2], [0.0, 1], "equally many samples"),
         ([0.0], [0.0], r"`distances` of shape \[K\] with K >= 2, but got \[1\]"),
         ([0.0, float("nan")], [0.0, 1], "`distances` to be finite"),
     ],
@@ -126,7 +126,7 @@ def test_what_is_no_distribution_function(x, y, message):
 def test_bad_input_of_calibrate():
     with pytest.raises(ValueError, match="a prompt with at least 2 outputs"):
         calibrate(outputs(), torch.arange(12))
-    with pytest.raises(ValueError, match="as many samples"):
+    with pytest.raises(ValueError, match="equally many samples"):
         calibrate(outputs(), torch.arange(11))
     with pytest.raises(ValueError, match="`dim` to be a whole number >= 1"):
         W1KPCalibration.of(torch.tensor([0.0, 1]), torch.tensor([0.0, 1]), dim=0)

@@ -222,7 +222,7 @@ def test_w1kp_without_calibration_says_how_to_calibrate(call):
     ("arguments", "message"),
     [
         ({"prompt_index": torch.arange(12)}, "a prompt with at least 2 outputs, but got none"),
-        ({"prompt_index": torch.zeros(11).long()}, "as many samples.*12 and 11"),
+        ({"prompt_index": torch.zeros(11).long()}, "equally many samples.*12 and 11"),
         ({"features": outputs(1)}, "a prompt with at least 2 outputs"),
         ({"features": outputs() * float("inf")}, "`features` to be finite"),
         ({"k": 1}, "`k` to be a whole number >= 2, but got 1"),
