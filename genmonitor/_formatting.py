@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 Band = tuple[float, float, float]
-"""A baseline: its lower end, median and upper end."""
+"""Lower end, median and upper end of a baseline."""
 RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     _Mask = NDArray[np.bool_]
 
 WHOLE, MOST = 0.95, 0.8
-"""Parts of something that count as all and as nearly all of it."""
+"""Fractions that count as all and as nearly all."""
 _SYMBOLS = digits[1:] + ascii_lowercase
 # Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
 # deuteranopic and protanopic eyes. Figures print the cluster's number as well, so color never stands alone.

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 GAVE_UP = 2**32
-"""Added to the count of the processes that came by one that waits no longer: who comes later learns of it."""
+"""Number that a process adds to the count of arrivals when it gives up, for those that arrive later."""
 _CALLS: Counter[str] = Counter()
 
 

@@ -19,7 +19,7 @@ from genmonitor.report.files import FOLDER
 from genmonitor.report.run import MonitorRun
 
 NEEDED = {"monitor", "settings", "threads", "precision", "processes", "device", "validation", "global_step"}
-"""What a replay takes from a run, and a comparison or a loop without a Trainer does not leave."""
+"""Parts of a run that a replay needs, and that a comparison or a loop without a Trainer lacks."""
 
 
 def replay(path: Path, checkpoint: Path, setup: str | Callable[[], Any]) -> dict[str, float]:

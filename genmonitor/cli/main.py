@@ -25,7 +25,7 @@ from genmonitor.cli.processes import Group, launcher_hidden, processes_of
 from genmonitor.cli.progress import progress_shows, show_progress
 
 FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
-"""Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
+"""Exit statuses: 2 as in argparse for wrong arguments; 130 and 143 as in a shell for Ctrl-C and SIGTERM."""
 COMMANDS = {
     "compare": "find the regions where generated images differ from real ones, or which of two sets is closer",
     "diversity": "measure the variety of images or embeddings, and the part that their prompts explain",

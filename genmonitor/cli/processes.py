@@ -28,11 +28,11 @@ LAUNCHED = (
     *("JSM_NAMESPACE_LOCAL_RANK", "LSB_DJOB_RANKFILE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     *("OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE"),
 )
-"""Variables by which launchers number processes, and torch and Lightning take them for a group."""
+"""Variables with which launchers number processes, and by which torch and Lightning recognize a group."""
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "MASTER_ADDR", "MASTER_PORT")
 TOLD_AFTER, JOINED_WITHIN = 5.0, timedelta(minutes=2)
-"""Seconds after which a process says that it waits, and time after which it gives up."""
+"""Seconds after which a process reports that it waits, and time after which it gives up."""
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
 
 Result = dict[str, Any]
-"""What `--json` prints."""
+"""Output of `--json`."""
 MAX_ROWS = 20
-"""Rows of a table in a terminal; the page has all."""
+"""Largest number of rows of a table in a terminal; the page has all."""
 
 
 @dataclass(frozen=True)

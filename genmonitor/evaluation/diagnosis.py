@@ -30,9 +30,9 @@ from genmonitor.partition import PixelPartition
 
 EXAMPLES = 6
 PATCH, STEP = 16, 8
-"""Pixels a side of the patches of images that are not aligned, and the steps in which they are placed."""
+"""Side of the patches of unaligned images in pixels, and the step between their places."""
 EXTREMES = 8
-"""Real images named as too rare, and as too frequent."""
+"""Number of real images named as too rare, and as too frequent."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

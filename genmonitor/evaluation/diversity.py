@@ -39,15 +39,15 @@ from genmonitor.images.sampler import Samples
 from genmonitor.kernels import Kernel
 
 MAX_FEATURES = 3072
-"""With more features than these, an evaluation would spend minutes on eigenvalues."""
+"""Largest number of features; with more, an evaluation would spend minutes on eigenvalues."""
 GROUPS, MAX_REPEATED = 20, 1024
-"""Groups of a jackknife, and features of a covariance that is decomposed so often."""
+"""Number of groups of a jackknife, and largest number of features of a covariance to decompose for each."""
 
 MAX_PAIRS = 2000
-"""With more samples than these, the spectrum of their [n, n] kernel of pairs would take many seconds."""
+"""Largest number of samples; with more, the spectrum of their [n, n] kernel of pairs would take many seconds."""
 NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
 MODES, ENDS = 5, 5
-"""Modes that are drawn, and samples at either end of each."""
+"""Numbers of modes to draw, and of samples at either end of each."""
 
 
 class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):

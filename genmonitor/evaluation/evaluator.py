@@ -29,7 +29,7 @@ from genmonitor.training_state.rng import preserve_rng, seed_everything
 from genmonitor.training_state.snapshot import Snapshot
 
 PROBE = 16
-"""Generated images that tell shape and value range, and whether encoders and metrics take them."""
+"""Number of generated images that show shape and value range, and test encoders and metrics."""
 _T = TypeVar("_T")
 
 
@@ -120,11 +120,11 @@ class Evaluator(ABC, Generic[EvaluationT]):
     """
 
     prompts: Prompts | None = None
-    """Which prompt it takes each sample for; None where that does not matter."""
+    """Prompts of the samples; None if they do not matter."""
     best_key: str | None = None
-    """Key of the value whose lowest is that of the best evaluation; None where it has no order of preference."""
+    """Key of the value that is lowest for the best evaluation; None without a ranking."""
     processors: int | None = None
-    """Number of processors to compute on, found at the first use and kept: the last digits of a sum depend on it."""
+    """Number of processors to compute on, constant after the first use, since last digits depend on it."""
 
     def __init__(self, n_samples: int, prefix: str, settings: Settings | None = None, **objects: Any) -> None:
         self.n_samples = n_samples

@@ -18,7 +18,7 @@ from genmonitor.kernels import Kernel
 from genmonitor.metrics._distributed import several_processes
 
 BATCH = 100
-"""Images per update: a feature network for all of them at once would not fit."""
+"""Number of images per update, since a feature network would not fit all of them in memory."""
 
 
 class ExtraMetrics:

@@ -56,7 +56,7 @@ from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition, region_key
 
 DIAGNOSED = 100
-"""Images on each side from which there is a diagnosis: faults are fitted on half of them and judged on the others."""
+"""Smallest number of images on each side for a diagnosis: half to fit faults on, half to judge them on."""
 
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):

@@ -22,7 +22,7 @@ from genmonitor.plotting.style import Drawing
 Record = dict[str, float]
 """The values of one evaluation, with `epoch` and `step`."""
 MOMENT = ("epoch", "step")
-"""Keys of a record that say when it is of; all others are values."""
+"""Keys of the moment of a record; all others are values."""
 History = list[Record]
 """The records of a run, the oldest first."""
 
@@ -110,9 +110,9 @@ class Presenter(Generic[EvaluationT]):
     title: ClassVar[str] = ""
     """Heading of its section in the report; the monitor's name by default."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
-    """Figures of which each evaluation's is kept, not only the latest."""
+    """Figures to keep for every evaluation, not only the latest."""
     summed_up: Sequence[ValueSpec] = ()
-    """Values that the summary of a run has a row for."""
+    """Values with a row in the summary of a run."""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the findings of the run and its last and largest values for the terminal."""

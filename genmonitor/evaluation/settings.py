@@ -30,7 +30,7 @@ from genmonitor.partition import PixelPartition, check_region_names, load_partit
 Reference = Literal["data", "start", "previous"]
 AnyPrompts = Sequence[str] | Sequence[int] | Tensor | Prompts
 ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)
-"""Of one-hot labels: two classes have a similarity of exp(-16)."""
+"""Kernel of one-hot labels: two classes have a similarity of exp(-16)."""
 
 
 def setting(default: Any, help: str, *, least: int | None = None, above: float | None = None, one_of: Any = ()) -> Any:

@@ -23,11 +23,11 @@ from genmonitor.functional.hypothesis_tests.odd_samples_test import (
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 
 COMPARED = 500
-"""Real images to be like, and to be compared with, at most: their distances are the most of the work."""
+"""Largest number of real images to compare with, since their distances are most of the work."""
 FAR = 1.5
-"""Times the score of the strangest held-out image from which a sample is strange by itself: by chance 1.4 is rare."""
+"""Multiple of the score of the strangest held-out image from which a sample is strange; 1.4 is rare by chance."""
 NAMED, SHOWN = 3, 16
-"""Samples that a sentence names, and that a figure shows."""
+"""Numbers of samples in a sentence, and in a figure."""
 COPIED = "copied"
 
 

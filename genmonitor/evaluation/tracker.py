@@ -18,9 +18,9 @@ from genmonitor.findings.values import Better, Values
 from genmonitor.functional.hypothesis_tests.relative_similarity import holm
 
 ALERT_LEVEL = 0.002
-"""The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
+"""Level of each of the two evaluations that an alert needs; `benchmarks/detection.py` measures the effect."""
 IN_A_ROW = 2
-"""Evaluations in a row at which something must be wrong before there is an alert about it."""
+"""Number of evaluations in a row with a fault before there is an alert."""
 NAMED = 5
 """Further groups that a finding names."""
 

@@ -15,9 +15,9 @@ from genmonitor._formatting import format_p
 from genmonitor.functional.permutation import LEVEL
 
 ALERT_RATIO = 1.25
-"""Times its best error ratio, 1 at least, beyond which a region is far worse, or samples may be: less is chance."""
+"""Multiple of the best error ratio (at least 1) from which a region or samples are far worse; less is chance."""
 SELDOM = LEVEL / 5
-"""Level of what a diagnosis looks for beside areas: strange samples, and real images that none is like."""
+"""Level of the other searches of a diagnosis: strange samples, and real images unlike every sample."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from genmonitor.findings.values import Values, ValueSpec, lookup
 from genmonitor.findings.words import percent, with_strength
 
 LONGEST_STATUS = 60
-"""Characters of a status at most; the text of an alert is in its warning."""
+"""Largest number of characters of a status; the text of an alert is in its warning."""
 GAP = "   "
 WHOLE = ("image", "whole image")
 

@@ -18,9 +18,9 @@ from genmonitor._io import clean
 from genmonitor.findings.values import ValueSpec
 
 WIDTH = 100
-"""Characters of a line at most, where no terminal says how wide it is."""
+"""Largest number of characters of a line without a terminal."""
 NARROW = 21
-"""Characters beyond which a cell may go on in a second line: "difference (p = 0.26)" has as many."""
+"""Number of characters beyond which a cell may wrap, the length of "difference (p = 0.26)"."""
 GAP = "  "
 
 

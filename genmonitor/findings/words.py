@@ -12,9 +12,9 @@ from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
 from genmonitor.functional.diagnosis.readings import Said
 
 NEAREST = 0.3
-"""Share from which the nearest kind is a remark: with less, another order of the images brings another kind."""
+"""Share from which the nearest kind is mentioned; with less, it depends on the order of the images."""
 USUAL = 0.5
-"""Share from which a cause is called the usual one, and not a possible one."""
+"""Share from which a cause is called usual instead of possible."""
 
 
 def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals: Sequence[FaultKind] = ()) -> str:

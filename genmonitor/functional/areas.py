@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHANCE = 0.5
-"""Logarithm of one plus the map where nothing differs."""
+"""Logarithm of one plus the map without a difference."""
 EDGE, LEAST, KEPT = 2, 12, 0.25
-"""Pixels that an area of the map may be too large by, fewest pixels without them, and least part of the area."""
+"""Pixels by which an area of the map may be too large, and the fewest pixels and smallest part of it without them."""
 _NEIGHBORS = np.ones((3, 3), dtype=bool)
 
 

@@ -35,9 +35,9 @@ from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.precision import full_precision
 
 CLUSTER_TOLERANCE = 0.02
-"""Tolerance for clusters: entries come out within 0.001 of their exact value; another 1000 images move some by 0.1."""
+"""Tolerance for clusters: errors are below 0.001 in practice, and other 1000 images change some entries by 0.1."""
 CACHE = 2**20
-"""Bytes of Gram matrices made at a time, so that every step on them finds them in the cache."""
+"""Bytes of Gram matrices computed at a time, so that they stay in the cache for every step."""
 
 
 def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:

@@ -39,7 +39,7 @@ from genmonitor.partition import PixelPartition
 View = Literal["structure", "texture"]
 VIEWS: tuple[View, ...] = get_args(View)
 MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
-"""Gammas of the Gaussians, in units of one over the mean squared distance; each is four times the one before."""
+"""Gammas of the Gaussians, in units of the inverse mean squared distance; each is four times the one before."""
 
 
 @dataclass(frozen=True, eq=False)

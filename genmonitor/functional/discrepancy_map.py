@@ -20,9 +20,9 @@ from genmonitor.linalg.whitening import FLOOR, Whitening
 
 SIDES = (4, 8, 16)
 FREQUENCIES = (0.5, 1.0)
-"""Of the characteristic functions compared at each pixel, in units of one over its deviation: one and its double."""
+"""Frequencies of the characteristic functions at each pixel, in units of its inverse deviation: one and its double."""
 UNRESOLVED = 1e-6
-"""Part of the largest mean below which a spread is rounding: every split of a lone sample gives the same."""
+"""Part of the largest mean below which a spread is rounding, since all splits of a single sample agree."""
 
 
 def discrepancy_map(

@@ -15,8 +15,9 @@ from genmonitor.linalg.distances import squared_norms
 Spans = Sequence[tuple[int, int]]
 Distances = Callable[[Tensor, Tensor], Tensor]
 STRIP = 2**19
-"""Bytes of the rows of a matrix that are in work at a time on a CPU: they stay in its cache. A GPU takes what the
-memory budget allows: it waits longer for the start of each small step than for its work."""
+"""Bytes of the rows of a matrix that a CPU processes at a time, which stay in its cache. A GPU uses the memory budget
+instead, since starting a small step takes longer than the step.
+"""
 NEAR = 0.1
 """Exponent of most pairs below which exp(-exponent) - 1 keeps digits that exp(-exponent) loses."""
 

@@ -25,18 +25,18 @@ from genmonitor.functional.pair_sums import PairSums
 from genmonitor.linalg.chunking import rows_in_cache
 
 LEVEL = 0.05
-"""The level of a test and of a verdict, of all groups together."""
+"""Level of a test and of a verdict, for all groups together."""
 MIN_SAMPLES = 8
-"""Fewer samples than this say nothing about their own spread."""
+"""Smallest number of samples for an estimate of their spread."""
 NUM_PERMUTATIONS = 999
-"""The default of every permutation test: the smallest p-value is 0.001."""
+"""Default number of permutations of every test: the smallest p-value is 0.001."""
 MIN_PERMUTATIONS = round(1 / LEVEL) - 1
 BLOCKS = 50
-"""Blocks of the smaller side; below twice as many samples, a block is one sample."""
+"""Number of blocks of the smaller side; with fewer than twice as many samples, a block is one sample."""
 MAX_BLOCKS = 1000
-"""Blocks of both sides together: more of the larger side take no part."""
+"""Largest number of blocks of both sides together; further ones of the larger side are not used."""
 TIE = 1e-4
-"""Standardized statistics this close count as equal: rounding must not decide between equal splits."""
+"""Difference of standardized statistics that count as equal, since rounding must not decide between equal splits."""
 
 
 class Blocks(NamedTuple):

@@ -18,7 +18,7 @@ from genmonitor.images.prompts import Prompts
 
 PromptKey = str | int | Callable[[Any], Any] | None
 MAX_READ = 50_000
-"""Items that are looked through for the prompts: more would keep the training waiting."""
+"""Largest number of items to search for prompts; more would delay the training."""
 
 
 def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:

@@ -37,7 +37,7 @@ READ_BATCH = 128
 MAX_HELD = 2**26
 """Bytes up to which the images of a set are kept once all are read: 64 MiB."""
 READ_TWICE = 32
-"""Images that are read twice: a flip of one in ten goes unnoticed in one of 500 datasets."""
+"""Number of images to read twice, so that a flip of one in ten is missed in one of 500 datasets."""
 AGAINST_TRAINING = (
     "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
     "with training images, so p-values may be too small or too large; give validation data, in Lightning with a "

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 GENERATORS = ("generator", "netG", "G", "gen", "decoder")
-"""Names under which public training scripts keep the network that turns noise into images."""
+"""Names of the network from noise to images in public training scripts."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from genmonitor.training_state.sharding import gather, sharded_parts
 
 SampleFn = Callable[[Any, int], Tensor]
 ALONE = 2
-"""Samples that are drawn again in a batch of their own."""
+"""Number of samples to draw again in a separate batch."""
 PromptedSampleFn = Callable[[Any, Any], Tensor]
 
 
@@ -50,7 +50,7 @@ class Samples:
 
 
 DrawFn = Callable[[], Samples]
-"""Gives this process's samples."""
+"""Function that returns this process's samples."""
 
 
 class Sampler:

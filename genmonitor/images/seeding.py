@@ -94,7 +94,7 @@ FILLS: dict[Any, Callable[..., Any]] = {
     Tensor.uniform_: _in_place("uniform_"),
     Tensor.random_: _in_place("random_"),
 }
-"""What fills a row, by the function that drew the tensor, from its arguments."""
+"""Functions that fill a row from the arguments of the call, by the function that drew the tensor."""
 
 
 def sample_seed(seed: int, index: int) -> int:

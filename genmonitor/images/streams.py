@@ -19,10 +19,10 @@ from genmonitor.training_state.rng import preserve_rng, seed_everything, seed_ge
 
 MAX_ITEMS = 5000
 MAX_BYTES = 2**28
-"""How many images are taken at most, and how much memory they may need: 256 MiB."""
+"""Largest number of images to take, and their largest size in memory: 256 MiB."""
 
 _taken: WeakKeyDictionary[Any, StreamedItems] = WeakKeyDictionary()
-"""What was taken from each stream, for all monitors of a run."""
+"""Items taken from each stream, for all monitors of a run."""
 
 
 def forget() -> None:

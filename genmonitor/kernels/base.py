@@ -18,7 +18,7 @@ from genmonitor.linalg.distances import holds_distances
 from genmonitor.linalg.precision import full_precision
 
 MEDIAN_SAMPLES = 1000
-"""The median heuristic looks at the first so many samples: 499,500 pairs."""
+"""Number of samples of the median heuristic, the first ones: 499,500 pairs."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,19 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
 
     gamma: float | None = None
     takes_gamma: ClassVar[bool] = True
-    """Whether it decays with `distances`, at a rate gamma."""
+    """True if the kernel decays with `distances` at a rate gamma."""
     exponential: ClassVar[bool] = False
-    """Whether it is exp(-gamma · distance)."""
+    """True if the kernel is exp(-gamma · distance)."""
     sums_over_sites: ClassVar[bool] = False
-    """Whether `distances` of samples are the sums of those of their parts, however these are cut."""
+    """True if `distances` of samples are the sums of those of their parts, for any division."""
     shift_invariant: ClassVar[bool] = False
-    """Whether k(x + s, y + s) = k(x, y)."""
+    """True if k(x + s, y + s) = k(x, y)."""
     explicit_features: ClassVar[Literal["exact", "random"] | None] = None
-    """Whether the kernel is the product of `features`, or the mean of waves with random `frequencies`."""
+    """"exact" if the kernel is the product of `features`, "random" if it is the mean of waves with random
+    `frequencies`.
+    """
     has_taylor_features: ClassVar[bool] = False
-    """Whether the kernel has the features of `genmonitor.linalg.feature_maps.taylor_features`."""
+    """True if the kernel has the features of `genmonitor.linalg.feature_maps.taylor_features`."""
 
     def __post_init__(self) -> None:
         if self.gamma is not None and not self.takes_gamma:

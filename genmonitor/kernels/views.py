@@ -71,4 +71,4 @@ class Texture(NamedTuple):
 
 
 SampleView = Structure | Texture
-"""What is compared of samples [N, ...], in regions."""
+"""View of samples [N, ...] in regions."""

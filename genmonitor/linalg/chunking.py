@@ -17,20 +17,20 @@ AT_ONCE = 2**20
 """Bytes of a matrix that `float64_sum` converts at a time: their float64 copies stay in the cache."""
 
 BLOCK_ROWS = 512
-"""Rows of a large matrix read at a time: few enough to be in the processor's cache for a second look."""
+"""Number of rows of a large matrix read at a time, which stay in the processor's cache for a second pass."""
 
 CACHE = 2**22
 """Bytes that stay in a processor's cache between two passes: 4 MiB."""
 
 CONTAINER = Path("/sys/fs/cgroup")
-"""Folder with what a container may use."""
+"""Folder with the limits of a container."""
 
 
 MEMORY_BUDGET = 2**29
 """Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
 
 PROCESSOR_TIMES = Path("/proc/stat")
-"""File of Linux with what its processors have done so far."""
+"""File of Linux with the times of its processors."""
 
 
 def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> Iterator[tuple[int, int]]:

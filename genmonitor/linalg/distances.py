@@ -19,11 +19,10 @@ from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import mirrored, row_blocks, rows_in_cache
 
 LOSS = 2.0**-20
-"""How much rounding may change gamma ‖x - y‖², the exponent of a kernel: about a millionth.
-
-In float32 that allows norms up to gamma ‖x‖² = 8. Real images and features have 1/2 on average by the median heuristic,
-and about 4 at most. Products err by a few units of rounding, which the pairs with such norms, of kernel values far
-below 1, let through to the mean of a kernel as 1e-7.
+"""Largest error by rounding of gamma ‖x - y‖², the exponent of a kernel: about a millionth. In float32 that allows
+norms up to gamma ‖x‖² = 8. Real images and features have 1/2 on average by the median heuristic, and at most about 4.
+Products have errors of a few units of rounding. Pairs with such norms have kernel values far below 1, so the error of
+the mean of a kernel is 1e-7.
 """
 
 

@@ -17,7 +17,7 @@ Operator = Callable[[Tensor], Tensor]
 
 
 ROUNDED = 0.5
-"""A direction of the basis with a smaller squared norm, which should be 1, is rounding."""
+"""Squared norm, which should be 1, below which a direction of the basis is rounding."""
 
 
 class Space:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 FUNCTIONS = ("exp", "expm1", "log", "sqrt", "sin", "cos")
-"""What the package calls of the functions that PyTorch takes from Intel's MKL on the CPU."""
+"""Functions used by the package that PyTorch takes from Intel's MKL on the CPU."""
 
 
 def _call_each_once() -> None:

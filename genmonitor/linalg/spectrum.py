@@ -11,10 +11,9 @@ from torch import Tensor
 from genmonitor._validation import check_order
 
 FLOOR = 1e-12
-"""Eigenvalues up to so much of the matrix's norm are rounding in float64.
-
-A product of 4096 samples (`CHUNK_ROWS`) is off by 4096 · 2⁻⁵³ = 5e-13 at most, and sums of such products by as much
-again. In practice errors cancel, so that the zeros of a matrix of low rank come out at 1e-16 of its norm.
+"""Part of the matrix's norm up to which eigenvalues are rounding in float64. The error of a product of 4096 samples
+(`CHUNK_ROWS`) is at most 4096 · 2⁻⁵³ = 5e-13, and that of sums of such products twice as much. In practice errors
+cancel, and the zeros of a matrix of low rank are about 1e-16 of its norm.
 """
 
 

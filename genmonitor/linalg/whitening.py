@@ -16,11 +16,11 @@ from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.precision import full_precision
 
 FLOOR = 0.02
-"""Part of the largest standard deviation that is added to all: what hardly varies is mostly rounding and codecs."""
+"""Part of the largest standard deviation added to all, since small variations are mostly rounding and codecs."""
 NNPACK = 16
-"""Images from which PyTorch takes NNPACK; with fewer, and oneDNN off, it takes a slow path."""
+"""Number of images from which PyTorch uses NNPACK; with fewer, and without oneDNN, it is slow."""
 REACH = 3
-"""Pixels that the filter reaches to each side: enough for blur, noise and patterns to stand out as with all of it."""
+"""Reach of the filter to each side in pixels, enough to show blur, noise and patterns like the whole filter."""
 
 
 class Whitening(NamedTuple):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 Declarations = Callable[[], Sequence[ValueSpec]]
-"""Gives the declarations of the values, once they are known."""
+"""Function that returns the declarations of the values, once they are known."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 
 STEP = "trainer/global_step"
-"""What Lightning's W&B logger logs with every scalar. wandb's own step is never given: it must not go backwards."""
+"""Key that Lightning's W&B logger logs with every scalar. wandb's own step is not used, since it must not decrease."""
 _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # the step of a run's open row, which its monitors share
 
 

@@ -33,7 +33,7 @@ class GenerativeMetric(Metric):
     batches_have_values: ClassVar[bool] = True
     """False where `forward` returns None, since one batch alone has no value."""
     of_every_batch: ClassVar[tuple[str, ...]] = ()
-    """States that the value of a batch takes in beside the batch."""
+    """States that the value of a batch includes besides the batch."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"distributed_available_fn": several_processes, **kwargs})

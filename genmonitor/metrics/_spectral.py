@@ -129,9 +129,9 @@ class SpectralMetric(MomentMetric):
     """
 
     gammas: ClassVar[dict[str, str]]
-    """Each side, a set of samples that `update` takes under that name, and the buffer that holds its gamma."""
+    """Buffers of gammas, by the name of a side, the set of samples that `update` takes under this name."""
     may_stream: ClassVar[bool] = True
-    """Whether second moments of the sides' features are all that it takes."""
+    """True if second moments of the sides' features suffice."""
 
     count: Tensor
     products: Tensor

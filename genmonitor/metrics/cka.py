@@ -13,7 +13,7 @@ from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.metrics._base import KernelMetric, is_left_out, joined
 
 MAX_BYTES = 2**30
-"""Images that a process keeps at most: 1 GiB, 300,000 gray ones of 28×28."""
+"""Largest size of the images of a process: 1 GiB, 300,000 gray images of 28×28."""
 
 
 class PixelCKA(KernelMetric):

@@ -30,7 +30,7 @@ from genmonitor.plotting.style import (
 )
 
 _MAP, _TITLE = 270, 22
-"""Pixels: the side of the map, and the height of a line of the title."""
+"""Side of the map, and height of a line of the title, in pixels."""
 _MARK = "#D40078"
 
 

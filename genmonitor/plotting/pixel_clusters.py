@@ -33,7 +33,7 @@ from genmonitor.plotting.style import (
 
 COLUMNS = 4
 SHOWN = 16
-"""Images of a set at most."""
+"""Largest number of images of a set."""
 _MARGIN, _BETWEEN, _HEAD = 18, 36, 92
 
 

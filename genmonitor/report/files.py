@@ -10,7 +10,7 @@ from pathlib import Path
 RUN = re.compile(r"(.+)_run\.json")
 BY_EPOCH = re.compile(r"(.+)_epoch_(\d+)_step_(\d+)")
 FOLDER = "genmonitor"
-"""Of these files, in the folder of a run."""
+"""Subfolder of these files in the folder of a run."""
 REPORT = "report.html"
 HISTORY = "history.csv"
 

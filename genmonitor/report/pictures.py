@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from genmonitor.plotting.style import Drawing
 
 MAX_BYTES = 560_000
-"""Of all pictures of a page, which are a third more in its text; where they are more, fewer evaluations are shown."""
+"""Largest size of all pictures of a page, which need a third more in its text. Beyond it, fewer evaluations are shown.
+"""
 QUALITY = 80
-"""Of larger pictures, on Pillow's scale to 100."""
+"""Quality of larger pictures, on Pillow's scale to 100."""
 
 
 class Pictures:

@@ -61,7 +61,7 @@ class Picture:
 
 
 RATIO = "error_ratio_image"
-"""Key of the value whose lowest is that of the evaluation to keep."""
+"""Key of the value that is lowest for the best evaluation."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class MonitorRun:
 
 
 PARTS = {"prefix": str, "evaluations": list, "notes": list, "tables": dict, "declared": list, "findings": list}
-"""What the file of a run must have, with its kind; all else is fixed for the run."""
+"""Required parts of the file of a run, with their types; all others are fixed values of the run."""
 
 
 def finite(values: Mapping[str, Any]) -> Record:

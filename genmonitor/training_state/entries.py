@@ -18,9 +18,9 @@ from genmonitor.training_state.fingerprints import BLOCK, are_equal, fingerprint
 from genmonitor.training_state.rng import State, slots_of
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
-"""What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
+"""Containers to refill, with subclasses; an OrderedDict has an order that the methods of `dict` do not see."""
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-"""Of a tensor; None before the first."""
+"""Hooks of a tensor; None before the first."""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ STORED = {
 }
 """Functions that return the dense tensors of which a tensor consists, by its layout."""
 WORD, BLOCK = 8, 2**13
-"""Bytes that are added up as one whole number, and bytes in a row of them."""
+"""Bytes that are summed as one integer, and bytes per row of these."""
 MOST = 2**30
-"""Bytes that are read of one tensor: of 1 GiB and more, evenly spread blocks."""
+"""Largest number of bytes to read of a tensor; of larger ones evenly spread blocks."""
 
 
 def values_in_memory(thing: Any) -> list[Any]:

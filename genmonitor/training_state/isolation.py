@@ -47,7 +47,7 @@ SETTINGS: tuple[State, ...] = (
         for x in ATTENTION
     ),
 )
-"""How the working directory, the environment and each setting of NumPy's and torch's own is read and set."""
+"""Getters and setters of the working directory, the environment and settings of NumPy and torch."""
 
 HOOKED = ("torch.nn.modules.module", "torch.optim.optimizer")
 """Modules with hooks of all networks and of all optimizers."""

@@ -22,12 +22,13 @@ from genmonitor.training_state.entries import Names
 OURS = __name__.split(".")[0]
 STANDARD = ("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent")
 FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD)
-"""Packages whose objects hang on modules without being the user's own state, such as the Trainer, a run or what other
-threads fill meanwhile."""
+"""Packages whose objects may be attributes of modules without being the user's state, such as the Trainer, a run or
+objects of other threads.
+"""
 LIBRARIES = ("site-packages", "dist-packages", Path(sysconfig.get_path("stdlib")).name)
-"""Parts of the paths of code that is not the user's own."""
+"""Parts of the paths of code of libraries."""
 OWN_STATE = (nn.Module, Optimizer, LRScheduler, SobolEngine, Dataset)
-"""Classes of torch's whose objects count all the same."""
+"""Classes of torch whose objects count as the user's."""
 
 
 def has_state(thing: Any) -> bool:

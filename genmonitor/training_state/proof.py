@@ -20,12 +20,12 @@ from genmonitor.training_state.rng import State, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
 MOST_COPIES, OF_FREE = 2**31, 4
-"""Memory for copies of weights and optimizer states: 2 GiB, and no more than a quarter of what is free."""
+"""Memory for copies of weights and optimizer states: 2 GiB, and at most a quarter of the free memory."""
 NAMED = 3
-"""Number of things that a note names."""
+"""Number of objects that a note names."""
 CGROUP = Path("/sys/fs/cgroup")
 _proof: ContextVar[tuple[list[Any], list[Any]] | None] = ContextVar("_proof", default=None)
-"""What the block around remembers, and what it moved so far: the names of what is back, and of what is not."""
+"""Entries of the surrounding block, and the names of objects restored and not restored so far."""
 
 
 @dataclass(frozen=True)

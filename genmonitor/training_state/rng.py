@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
-"""How deep generators are looked for, in containers of how many items, and among how many objects below attributes."""
+"""Limits of the search for generators: depth, items of a container, and objects below attributes."""
 
 
 State = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""What reads and what sets a state."""
+"""Getter and setter of a state."""
 IN_FUNCTIONS = ("__closure__", "__defaults__", "__kwdefaults__", "cell_contents")
-"""Where functions, and the cells of their closures, hold things."""
+"""Attributes in which functions, and the cells of their closures, hold objects."""
 
 
 def seed_everything(seed: int) -> None:

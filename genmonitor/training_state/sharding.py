@@ -12,9 +12,9 @@ import torch.distributed as dist
 from torch import nn
 
 SWEEP = "leave the monitor out and evaluate the consolidated checkpoints after the run: `genmonitor sweep`."
-"""The way out where a sharded model cannot be evaluated while it is trained."""
+"""Advice for a sharded model that cannot be evaluated while it is trained."""
 sampling_in_step: ContextVar[bool] = ContextVar("sampling_in_step", default=False)
-"""Whether all processes are drawing samples together right now."""
+"""True while all processes draw samples together."""
 
 
 def sharded_parts(module: nn.Module) -> list[nn.Module]:

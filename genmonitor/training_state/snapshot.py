@@ -56,13 +56,13 @@ READ_ONLY = (
     np.ndarray,
     np.random.Generator,
 )
-"""What holds things, and always the same ones."""
+"""Immutable containers."""
 MAX_ITEMS = 1000
-"""Number of items up to which a container is looked through for others."""
+"""Largest number of items of a container to search."""
 MAX_RECORDS = 100_000
-"""Number of items up to which the dictionaries and lists in a longer container are remembered."""
+"""Largest number of dictionaries and lists in a longer container to remember."""
 MAX_BYTES = 2**28
-"""Memory for copies of tensors and arrays that are no parameters and no buffers: 256 MiB."""
+"""Memory for copies of tensors and arrays other than parameters and buffers: 256 MiB."""
 
 
 class Snapshot:

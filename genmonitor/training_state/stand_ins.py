@@ -22,9 +22,9 @@ RESTARTED: tuple[Any, ...] = (
     itertools.count,
     np.random.SeedSequence,
 )
-"""Iterators, and what counts its children, of which a copy goes on alone."""
+"""Iterators and counters whose copies continue independently."""
 ITERATING = ("builtins", "itertools", "numpy", "_collections", "_csv", "_struct", "array", "posix", "sqlite3")
-"""Modules in C whose iterators cannot start again."""
+"""Modules in C with iterators that cannot start again."""
 CACHED = type(lru_cache(len))
 
 

@@ -31,9 +31,9 @@ GRAY = ("1", "L", "LA", "La")
 MOST_WORKERS, TAR = 8, ".tar"
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-"""Formats that pictures are read as, whatever their names say: Pillow would hand PostScript to another program."""
+"""Formats of pictures, independent of their names: Pillow would pass PostScript to another program."""
 NAMED = 5
-"""Number of pictures that a message names, of those that cannot be read."""
+"""Number of unreadable pictures that a message names."""
 
 
 @dataclass(frozen=True)

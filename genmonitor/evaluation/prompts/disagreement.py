@@ -30,9 +30,9 @@ AGAINST = {"data": "real images", "start": "the start of training", "previous": 
 NAMED = 3
 """Prompts that a finding names."""
 LEAST = 0.005
-"""A prompt with a smaller part is neither named nor listed."""
+"""Smallest part of a prompt that is named or listed."""
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
-"""Modes of either sign in the figure, prompts of each, samples of each prompt and side."""
+"""Numbers of modes of either sign in the figure, of prompts of each, and of samples per prompt and side."""
 SAMPLES = 3
 """Samples of each prompt and side kept for pictures."""
 SIGNS = ("top", "bottom")

@@ -21,11 +21,11 @@ from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.prompts import Prompts
 
 ALL = "all samples"
-"""Name of all samples, where single prompts have too few or there are no prompts."""
+"""Name of all samples, if single prompts have too few samples or there are no prompts."""
 CURVES = 20
-"""Prompts whose measure has a curve, the first ones."""
+"""Number of prompts whose value has a curve, the first ones."""
 RESOLUTION = 1e-6
-"""Effect of rounding on a value: no standard error is taken to be smaller."""
+"""Effect of rounding on a value, the smallest possible standard error."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 ONE_PROMPT = Prompts([0])
-"""Of a generator without prompts: it explains the mean of the samples alone, so their modes are those of PCA."""
+"""Prompt of a generator without prompts. It explains only the mean of the samples, so the modes are those of PCA."""
 
 
 class PromptedEvaluator(Evaluator[EvaluationT]):

@@ -13,7 +13,7 @@ from genmonitor._formatting import Band
 from genmonitor.images.split import DRAWS
 
 TAIL = 0.05
-"""The nominal chance that real images lie below their band: of one value, or of all regions together."""
+"""Nominal probability that real images lie below their band, of one value or of all regions together."""
 
 
 def measure_baseline(

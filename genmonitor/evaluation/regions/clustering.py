@@ -22,11 +22,13 @@ from genmonitor.linalg.clustering import Linkage, adjusted_rand_index, best_over
 from genmonitor.partition import PixelPartition, by_size
 
 MAX_SITES = 1024
-"""Sites on which halves are compared; of more, a grid of every second, third, … in each direction."""
+"""Largest number of sites to compare halves on; with more, a grid of every second, third, … in each direction."""
 CANDIDATES: tuple[Linkage, ...] = ("average", "smoothed")
-"""Ward's is left out: it is seldom the most stable, and two halves then often choose differently."""
+"""Linkages to choose from. Ward's is left out: it is seldom the most stable, and halves then often disagree."""
 TIE = 0.03
-"""Stabilities so close count as equal, and the finer partition is taken: two clusters are easily stable."""
+"""Difference of stabilities that count as equal. The finer partition is then used, since two clusters are easily
+stable.
+"""
 Option = tuple[Linkage, int]
 """Linkage and number of clusters."""
 STABLE = 0.7

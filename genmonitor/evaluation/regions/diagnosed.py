@@ -21,9 +21,9 @@ from genmonitor.findings.finding import Finding
 from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence
 
 CHANGED = 1.25
-"""Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""
+"""Factor of an error ratio since the last diagnosis from which a new diagnosis is due."""
 SAME = 0.3
-"""Part of the area of two findings that they share at least, if they are about one place."""
+"""Smallest overlap of the areas of two findings about the same place."""
 
 
 @dataclass(frozen=True, eq=False)

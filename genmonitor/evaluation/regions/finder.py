@@ -30,7 +30,7 @@ from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
 ERROR = "error of "
-"""What the names of distances begin with in a draw of the baseline."""
+"""Prefix of the names of distances in a draw of the baseline."""
 
 
 @dataclass(frozen=True)

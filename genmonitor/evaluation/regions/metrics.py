@@ -24,7 +24,7 @@ from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
 ADDED = ("mmd", "fake", "real", "second_order", "real_mean")
-"""What influences of both views have in sum."""
+"""Fields of influences that are summed over both views."""
 
 
 @dataclass(frozen=True)

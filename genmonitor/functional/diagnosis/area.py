@@ -22,10 +22,11 @@ from genmonitor.functional.permutation import LEVEL, Blocks, familywise_p_values
 from genmonitor.linalg.distances import squared_distances
 
 MARGIN, MOSTLY, NEARLY_ALL = 0.2, 0.6, 0.8
-"""How much more than the faults proportions must explain to be what is named; how much at least, if they leave no more
-than chance, and if they leave more, as where weights imitate a fault that nobody found."""
+"""Share by which proportions must explain more than faults to be named. Then the smallest share if they leave no more
+than chance, and if they leave more, as when weights imitate an unknown fault.
+"""
 CLEAR = 8.0
-"""Least distance at which proportions are named."""
+"""Smallest distance at which proportions are named."""
 
 
 @dataclass(frozen=True, eq=False)

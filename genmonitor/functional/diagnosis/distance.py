@@ -16,11 +16,11 @@ from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
 GAMMAS = (0.5, 2.0, 8.0)
-"""In units of one over the mean squared distance of real images, each four times the one before."""
+"""Gammas in units of the inverse mean squared distance of real images, each four times the one before."""
 
 
 Values = Callable[[Tensor], Tensor]
-"""What is compared of images: from [N, C, H, W] to [N, D]."""
+"""Function from images [N, C, H, W] to the values to compare [N, D]."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,15 +24,17 @@ from genmonitor.functional.diagnosis.readings.compare import standardized_differ
 from genmonitor.functional.permutation import LEVEL
 
 IDENTIFIED, NEARLY_ALL = 0.5, 0.95
-"""What they must explain to be what is wrong, rather than the nearest there is: where nothing else is left to see, and
-where something is."""
+"""Share that faults must explain to be the cause and not only the nearest kind, if nothing else is visible, and if
+something is.
+"""
 SURE = LEVEL / 5
-"""Largest p-value at which half of the distance is enough to be named, without a relative similarity test."""
+"""Largest p-value at which half of the distance suffices for a name, without a relative similarity test."""
 NEAR, RIVAL = 0.1, 0.05
-"""Parts of the distance by which a kind may explain less than another to be compared with it by readings, and to be
-said beside it."""
+"""Parts of the distance by which a kind may explain less than another to be compared by readings, and to be named with
+it.
+"""
 COMPARED = 4
-"""Kinds that are compared by readings at most."""
+"""Largest number of kinds to compare by readings."""
 
 
 @dataclass(frozen=True, eq=False)

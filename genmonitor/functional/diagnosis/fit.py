@@ -23,15 +23,15 @@ from genmonitor.functional.diagnosis.distance import Distance, distance_of
 from genmonitor.functional.diagnosis.kinds import FaultModel, Kind, Models
 
 ALL, FEW = 10**6, 6
-"""How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
+"""Numbers of single faults to refine, and of those added to others, with every second strength to begin with."""
 LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.41, 1.19)), (ALL, 3, (1.09, 1.03)))
-"""The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
+"""Levels of the search: images a side, number of candidates to keep, and factors to refine strengths by."""
 ADDS = 0.1
-"""What a further fault must explain."""
+"""Share that a further fault must explain."""
 TOGETHER = 2**20
 """Numbers of changed images, or of their kernel, that are computed together: 4 MiB."""
 CHANCE = 3.0
-"""Distances below this are within chance: nothing is left to explain."""
+"""Distance below which only chance is left to explain."""
 
 
 class PutFault(NamedTuple):

@@ -14,7 +14,7 @@ from genmonitor.functional.diagnosis.fit import Side
 from genmonitor.functional.diagnosis.readings import Reading
 
 SAMPLES = 8
-"""Generated images that are named as showing something most."""
+"""Number of generated images named as examples."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,13 @@ from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
 SEARCHED = 112
-"""Images a side that say where the fault is."""
+"""Number of images a side for the search of the place."""
 LEAST_SHARE, ENOUGH = 0.2, 0.6
-"""Share that a fault must explain to say where it is, and from which no other area is looked at."""
+"""Share that a fault must explain to define the place, and share from which no other area is tried."""
 LIKELY = 8
-"""Faults that are worth trying once the place is known better, where one of them explains enough."""
+"""Number of faults to try again once the place is refined, if one of them explains enough."""
 BORDERS = (1, 2, 3, 4)
-"""Pixels that borders are wide."""
+"""Widths of borders in pixels."""
 
 
 def located(

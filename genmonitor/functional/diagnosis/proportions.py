@@ -19,7 +19,7 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.distance import Distance, mean_of_pairs
 
 RIDGE = 0.03
-"""Added to the diagonal, in parts of it, so that many images have weights rather than a few."""
+"""Fraction added to the diagonal, so that many images have weights instead of a few."""
 
 
 def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: list[Tensor]) -> tuple[float, Tensor]:

@@ -19,11 +19,11 @@ from genmonitor.functional.diagnosis.kinds.shape import averaged
 from genmonitor.linalg.whitening import REACH
 
 LEAST = 1e-4
-"""Added to energies, in squares of the range, before their logarithm: what has less has none."""
+"""Number added to energies before their logarithm, in squares of the range; smaller energies count as none."""
 SAME = 1e-3
-"""Part of the range by which neighbors of one value differ at most."""
+"""Largest difference of neighbors that count as equal, as a part of the range."""
 FEW = 1e-2
-"""Added to parts of pixels before their logarithm."""
+"""Number added to parts of pixels before their logarithm."""
 
 
 @dataclass(frozen=True, eq=False)

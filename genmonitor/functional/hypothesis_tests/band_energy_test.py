@@ -25,7 +25,7 @@ from genmonitor.linalg.whitening import cosines
 
 DIRECTIONS = ("vertical lines", "horizontal lines", "diagonal lines and corners")
 STEP = 1 / 255
-"""Part of the range of real images that 8 bits tell apart: less energy than to round to it leaves nobody sees."""
+"""Part of the range of real images that 8 bits resolve; energy below that of rounding to it is invisible."""
 
 
 class BandEnergy(NamedTuple):

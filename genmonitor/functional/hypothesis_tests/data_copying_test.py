@@ -13,7 +13,7 @@ from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.linalg.neighbors import knn
 
 USUAL = 0.01
-"""Part of the held-out samples that may be as near: generated ones that are nearer than the others are copies."""
+"""Part of the held-out samples that may be as near; generated samples nearer than the others are copies."""
 
 
 class DataCopying(NamedTuple):

@@ -22,7 +22,7 @@ from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
 TILES = 4
-"""Parts of a side of the image; windows are two of them high and wide."""
+"""Number of tiles along a side of the image; windows are two tiles high and wide."""
 
 
 class OddSamples(NamedTuple):

@@ -14,7 +14,7 @@ from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
 RESOLUTION = 1e-7
-"""How much rounding in float32 may change a mean of the kernel: a standard error is never taken to be smaller."""
+"""Effect of float32 rounding on a mean of the kernel, the smallest possible standard error."""
 
 Alternative = Literal["closer", "farther", "different"]
 

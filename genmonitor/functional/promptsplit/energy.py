@@ -17,7 +17,7 @@ from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 
 TESTED = 10_000
-"""Samples of both sides together that are tested, chosen at random: the cost grows with their square."""
+"""Largest number of tested samples of both sides together, chosen at random, since the cost is quadratic."""
 
 
 def prompt_split_energy(

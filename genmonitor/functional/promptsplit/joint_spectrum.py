@@ -24,19 +24,18 @@ from genmonitor.linalg.spectrum import rounding_of, unnormalized_entropy
 Gram = Callable[[Tensor, Tensor], Tensor]
 
 DENSE_LIMIT = 1024
-"""Size up to which all eigenpairs of a matrix are computed: beyond, a Krylov space of the outermost is cheaper.
-
-Up to four times that where so many are wanted that the space would be nearly whole.
+"""Size up to which all eigenpairs of a matrix are computed; beyond it a Krylov space of the outermost is cheaper. Up to
+four times this size if the space would be nearly whole.
 """
 
 TOTAL_SAMPLES = 2048
-"""Samples of both sides together that the total is of, chosen at random: its cost grows with their cube."""
+"""Largest number of samples of both sides together for the total, chosen at random, since its cost is cubic."""
 
 COLUMNS = 24
-"""Columns of a block of a Krylov space at least: with more of them its polynomials have a lower degree."""
+"""Smallest number of columns of a block of a Krylov space; more columns mean polynomials of lower degree."""
 
 MAX_BLOCKS = 32
-"""Blocks of a Krylov space at most."""
+"""Largest number of blocks of a Krylov space."""
 
 
 @dataclass(frozen=True, eq=False)

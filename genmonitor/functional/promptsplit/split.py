@@ -19,7 +19,7 @@ from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
 
 FEATURE_BUDGET = 2**32
-"""Bytes that PromptSplit's covariances of random features may take, those of both sides: 4 GiB."""
+"""Largest size in bytes of PromptSplit's covariances of random features of both sides: 4 GiB."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ from genmonitor.linalg.distances import rounding
 
 LEVELS = ("none", "low", "medium", "high")
 CUTOFFS = (0.2, 0.4, HIGH)
-"""Where each level of similarity after the first begins, as fitted to people's judgments of DreamSim's distances."""
+"""Lower limits of the levels of similarity after the first, fitted to human judgments of DreamSim's distances."""
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ SUBSETS = 1000
 """Number of random subsets from which an expected maximum is estimated."""
 
 REUSED = 50
-"""Outputs up to which a table of many prompts counts what each is good for: the cost grows with their square."""
+"""Largest reusability in a table of many prompts, since the cost is quadratic in it."""
 
 HIGH = 0.85
-"""Similarity from which on people call two outputs highly similar."""
+"""Similarity from which people call two outputs highly similar."""
 
 
 def expected_closest_pairs(

@@ -50,13 +50,13 @@ FAULT_MODELS: tuple[Kind, ...] = (
     Compressed(),
     Misfit(),
 )
-"""In the order in which faults are put into one image."""
+"""Kinds of faults, in the order in which they are put into an image."""
 
 _OTHERS = (Modes, Copies)  # no change of an image
 _CLASSES: list[type[Kind]] = [*dict.fromkeys(type(x) for x in FAULT_MODELS), *_OTHERS]
 
 KINDS: dict[str, type[Kind]] = {kind.name: kind for x in _CLASSES for kind in (x, x.opposite) if kind is not None}
-"""By name, of the package's own kinds."""
+"""Kinds of the package by name."""
 
 
 def in_words(name: str, strength: float, unit: str) -> str:

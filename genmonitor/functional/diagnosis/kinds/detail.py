@@ -18,7 +18,7 @@ _JOLICOEUR = "Jolicoeur-Martineau et al., 'Adversarial score matching and improv
 _PARMAR = "Parmar, Zhang and Zhu, 'On Aliased Resizing and Surprising Subtleties in GAN Evaluation', CVPR 2022, arXiv 2104.11222"
 
 BLOCK, BEYOND = 8, 4
-"""Side of JPEG's blocks; standard errors by which steps between blocks must be steeper than in real images."""
+"""Side of JPEG's blocks, and standard errors by which steps between blocks must exceed those in real images."""
 
 
 class Blurred(Kind):

@@ -16,8 +16,9 @@ _BAU = "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
 _CARLINI = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
 
 SAME_COLOR, MOVED = 0.05, 0.9
-"""Of the range, within which values count as one color; and part of the generated images that have it from which it is
-what the color of an area that is plain in most real images has become, rather than what is missing there."""
+"""Part of the range within which values count as one color. Then the part of the generated images with a plain color
+from which it is a changed color rather than missing content.
+"""
 
 
 class LessVaried(Kind):

@@ -14,6 +14,6 @@ def _is_reading(x: object) -> bool:
 
 _FAMILIES = (tone, detail, shape)
 READINGS: tuple[Reading, ...] = tuple(x() for family in _FAMILIES for x in vars(family).values() if _is_reading(x))
-"""Every public class of the files of families."""
+"""Readings: every public class of the files of families."""
 
 __all__ = ["READINGS", "Look", "Reading", "Said", "checked_readings", "differing", "read", "usable_readings"]
