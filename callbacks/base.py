@@ -120,7 +120,7 @@ class GenerativeMonitor(Monitor, Callback):
         self._watched = WatchedValues(self.prefix)
         self._evaluated_at = self._validated_at = -1  # training batches seen until then
         self._validates = True
-        self._failed: partial[None] | None = None  # what is to be said of an evaluation once training is as it was
+        self._failed: partial[None] | None = None  # messages of an evaluation, shown once the training is restored
         self._stage = "fit"
 
     @property
@@ -138,7 +138,7 @@ class GenerativeMonitor(Monitor, Callback):
         """Fit the evaluator, before the first training step."""
         check_configuration(self, monitors(trainer), trainer, pl_module)
         self.failures.try_again()
-        # global_step alone would not do: it stays 0 where Lightning does not see the optimizers step
+        # global_step alone does not suffice: it stays 0 if Lightning does not see the optimizers step
         if not self._resumed and trainer.global_step == 0 and trainer.current_epoch == 0:
             self._start_new_run()
         # a trial run writes nothing
@@ -266,13 +266,13 @@ class GenerativeMonitor(Monitor, Callback):
         counts = {} if self.images_seen is None else {"images_seen": self.images_seen}
         if self.weights == "auto":
             self.publisher.attempt(partial(note_other_averages, trainer, pl_module, self.publisher.notes.add_once))
-        # the other way round, what a sampler does to the averaged model's buffers would stay
+        # in the other order, changes by a sampler of the averaged model's buffers would stay
         with (
             self.isolated(trainer, pl_module),
             chosen_weights(self.weights, trainer, pl_module, self, self.publisher.notes.add_once) as used,
             preserve_training_state(pl_module),
         ):
-            # what is found outside of a fit says nothing of how the training goes
+            # results outside of a fit are not about the progress of the training
             commits = trainer.state.fn == "fit"
             found = self._run_evaluation(
                 model, comm, moment, progress, draw=draw, commits=commits, told=told_to_stop(trainer), **counts
@@ -284,7 +284,7 @@ class GenerativeMonitor(Monitor, Callback):
         if found is None:
             return None
         if trainer.is_global_zero:
-            with self._data_kept(trainer), preserve_rng():  # what a user's `on_alert` notes on the module stays
+            with self._data_kept(trainer), preserve_rng():  # changes of the module by a user's `on_alert` stay
                 self._publish(found, lambda: circumstances(trainer, pl_module, used))
         return self.history[-1]
 
@@ -368,7 +368,7 @@ class GenerativeMonitor(Monitor, Callback):
         """Return the state as tensors and plain Python."""
         return {"images_seen": self.images_seen, **self.schedule.state_dict(), **super().state_dict()}
 
-    # to Lightning it is not overridden: of two callbacks with one key its message does not name `prefix`, ours does
+    # for Lightning it is not overridden: its message about two callbacks with one key does not name `prefix`
     state_dict.__wrapped__ = Callback.state_dict  # type: ignore[attr-defined]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
     rarely = not monitor.schedule.every_epoch
     by_steps, by_epochs = saves_by_steps(trainer, monitor.prefix), trainer.check_val_every_n_epoch == 1
     keeps_best: list[Any] = []
-    if not (by_steps or monitor.schedule.by_steps):  # of each epoch they see the value, and those without one rank last
+    if not (by_steps or monitor.schedule.by_steps):  # they see a value in every epoch, and epochs without one rank last
         keeps_best = [x for x in trainer.checkpoint_callbacks if getattr(x, "_every_n_epochs", 0) == 1]
     notes = [
         f"{name} monitors {x.monitor!r}, which is not evaluated whenever it looks. It takes a missing evaluation for "

@@ -76,7 +76,7 @@ def epoch_of(trainer: pl.Trainer, schedule: Schedule) -> float:
     """Return the epoch of an evaluation, with its fraction if an epoch has several evaluations."""
     batches, n = batches_seen(trainer)[1], trainer.num_training_batches
     every = getattr(trainer, "val_check_batch", None)  # before its first fit, a Trainer of Lightning 2.4 has none
-    # not from these numbers alone: in its extra epoch StochasticWeightAveraging counts one batch more
+    # these numbers do not suffice: in its extra epoch StochasticWeightAveraging counts one batch more
     within = every is not None and every < n and not _is_once(trainer.val_check_interval)
     several = schedule.by_steps or within
     return float(trainer.current_epoch + (round(batches / n, 3) if several and isinstance(n, int) else 0))

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-else:  # type checkers would take any name at all for one that `__getattr__` finds
+else:  # otherwise type checkers would accept any name because of `__getattr__`
     _SUBMODULES = ("functional", "kernels", "metrics", "partition")
     _DEFINED_IN = {
         "CosineKernel": "kernels",

@@ -143,7 +143,7 @@ def read_json(path: Path) -> Any:
 def signals_deferred(*numbers: signal.Signals) -> Iterator[None]:
     """Delay signals until the block has ended, by default Ctrl-C and SIGTERM."""
     handlers = {number: signal.getsignal(number) for number in numbers or (signal.SIGINT, signal.SIGTERM)}
-    # only the main thread gets signals; nobody can put back a handler that was not set from Python
+    # only the main thread gets signals; a handler that was not set from Python cannot be restored
     if None in handlers.values() or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 WHOLE, MOST = 0.95, 0.8
 """Fractions that count as all and as nearly all."""
 _SYMBOLS = digits[1:] + ascii_lowercase
-# Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
-# deuteranopic and protanopic eyes. Figures print the cluster's number as well, so color never stands alone.
+# Six colors of Okabe and Ito, then six found by search: twelve colors with the largest distances for normal,
+# deuteranopic and protanopic vision. Figures also print the cluster's number, so color is never the only cue.
 _PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
     *("#5B2A9D", "#4F5B00", "#C2188F", "#7A1F1F", "#8679FF", "#12306B"),
@@ -93,7 +93,7 @@ def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
     """
     h, w = labels.shape
     rows = min(8, h)
-    columns = max(1, min(16, round(2 * rows * w / h)))  # characters are about twice as high as wide
+    columns = max(1, min(16, round(2 * rows * w / h)))  # characters are about twice as high as they are wide
     return ["".join(symbol_of(label, encoding) for label in row) for row in coarse_labels(labels, rows, columns)]
 
 

@@ -32,7 +32,7 @@ def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None
         StopEvaluation: If it was, after the previous handler of SIGTERM has run.
     """
     token, before = _asked.set((told, alone)), signal.getsignal(signal.SIGTERM)
-    # by default SIGTERM ends the process; only the main thread may set what else it does
+    # by default SIGTERM ends the process; only the main thread may set a handler
     handles = alone and callable(before) and threading.current_thread() is threading.main_thread()
     inside = True
 
@@ -58,7 +58,7 @@ def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None
 def stops_alone(alone: bool) -> Iterator[None]:
     """Let this process leave the block without the others, which must be told at the end of the block."""
     asked = _asked.get()
-    if asked is None or asked[1] or not alone:  # outside of an evaluation nobody would catch it
+    if asked is None or asked[1] or not alone:  # outside of an evaluation it would not be caught
         yield
         return
     with stops_when(asked[0], alone=True):

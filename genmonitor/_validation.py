@@ -47,7 +47,7 @@ def plain(value: Tensor) -> Tensor:
 
 def check_finite(name: str, value: Tensor) -> None:
     """Refuse NaN and infinities, with their count."""
-    if bool(torch.isfinite(value.sum())):  # then every value is, and this is a hundred times as fast as to look at each
+    if bool(torch.isfinite(value.sum())):  # then every value is, and this is a hundred times as fast as a check of each
         return
     bad = int((~torch.isfinite(value)).sum())
     if bad:

@@ -93,7 +93,7 @@ class Collective(ABC):
         """Make something on rank zero alone and return it, or raise its error, on every process."""
 
         def made() -> _T:
-            with stops_alone(True):  # the others wait for what is broadcast, whatever it is
+            with stops_alone(True):  # the others wait for the broadcast in any case
                 return make()
 
         return made_by_rank_zero(made, self.rank, self.broadcast)
@@ -181,7 +181,7 @@ def wait_for_every_process(call: str, key: str, timeout: float) -> None:
     _CALLS[key] += 1
     start, pause = time.monotonic(), 0.001
     came = store.add(name, 1)
-    too_late = came > size  # another one waits no longer
+    too_late = came > size  # another process has given up
     while came != size and not too_late and time.monotonic() < start + timeout:
         time.sleep(pause)
         pause = min(2 * pause, 0.1)
@@ -190,7 +190,7 @@ def wait_for_every_process(call: str, key: str, timeout: float) -> None:
         return
     if not too_late:
         came = store.add(name, GAVE_UP)
-        if came % GAVE_UP == size:  # the last one came in this very moment
+        if came % GAVE_UP == size:  # the last one arrived at this moment
             store.add(name, -GAVE_UP)
             return
     if too_late:

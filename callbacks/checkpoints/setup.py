@@ -124,7 +124,7 @@ def run_at_start(
             **(defaults | settings),
             num_sanity_val_steps=0,
             callbacks=[*callbacks, LambdaCallback(on_train_start=begin)],
-            use_distributed_sampler=False,  # no loader is run, and an epoch has as many batches as in one process
+            use_distributed_sampler=False,  # no loader is run; an epoch has the batches of one process
             enable_checkpointing=False,
             enable_model_summary=False,
             enable_progress_bar=False,

@@ -152,7 +152,7 @@ class _Evaluations:
     ) -> None:
         """Evaluate checkpoints one after another; a sweep that is stopped keeps the finished ones."""
         comm = TrainerCollective(trainer)
-        checkpoints = comm.broadcast(checkpoints)  # each process has looked, at a time of its own
+        checkpoints = comm.broadcast(checkpoints)  # processes may have looked at different times
         for number, checkpoint in enumerate(checkpoints, 1):
             name = checkpoint.path.name
             succeeded = self._evaluate(checkpoint.path, averaging, trainer, pl_module)
@@ -179,7 +179,7 @@ class _Evaluations:
                 with comm.all_ranks_or_none():
                     stack.enter_context(checkpoint_loaded(path, trainer, pl_module, averaging))
                 for monitor in self.monitors:
-                    monitor.images_seen = None  # no checkpoint tells
+                    monitor.images_seen = None  # unknown from checkpoints
                     records.append(monitor.evaluate(trainer, pl_module))
             with comm.all_ranks_or_none():
                 if comm.rank == 0:
@@ -196,7 +196,7 @@ def _loggers(trainer: Trainer | None, folder: Path) -> list[Logger]:
     given = [None] if trainer is None else trainer.loggers
     if not given:
         return []
-    # CSVLogger would remove what the training wrote
+    # CSVLogger would remove the files of the training
     others = [logger for logger in given if not isinstance(logger, (type(None), TensorBoardLogger, CSVLogger))]
     return [TensorBoardLogger(folder.parent, folder.name, version="", default_hp_metric=False), *others]
 

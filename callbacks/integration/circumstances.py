@@ -47,7 +47,7 @@ def trainer_progress(trainer: pl.Trainer, name: str) -> Progress:
     shown = trainer.is_global_zero and trainer.progress_bar_callback is not None
 
     def progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
-        # None: in a terminal or a notebook, not in a file, where each step of the bar would be a line
+        # None shows the bar in a terminal or a notebook, but not in a file, where each step would be a line
         for part in tqdm(iterable, desc=f"{name}: {description}", leave=False, disable=None if shown else True):
             check_stop()
             yield part
@@ -57,7 +57,7 @@ def trainer_progress(trainer: pl.Trainer, name: str) -> Progress:
 
 def told_to_stop(trainer: pl.Trainer) -> Callable[[], bool]:
     """Return a function that tells if the Trainer was told to stop since this call, by SIGTERM or `should_stop`."""
-    before = trainer.should_stop  # an early stop, whose last evaluation is due all the same
+    before = trainer.should_stop  # after an early stop the last evaluation is due too
     return lambda: bool(trainer.received_sigterm or (trainer.should_stop and not before))
 
 

@@ -41,7 +41,7 @@ def reference_images(
     trained_on, held_out = training_dataloaders(trainer), validation_dataloaders(trainer)
     training = find_loader(trained_on, image_key)
     validation = find_loader(held_out, image_key, "validation") if _have_batches(held_out) else None
-    # overfitting takes both from the beginning of the data, whatever samplers say
+    # overfitting takes both from the beginning of the data, independent of samplers
     if comm.world_size > 1 and not trainer.overfit_batches:  # type: ignore[attr-defined]
         given = given_dataloaders(trainer)
         names = ("training", "validation")

@@ -117,17 +117,17 @@ def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[
             message, status = f"interrupted{kept}", INTERRUPTED
         except FailedElsewhereError as error:
             if group.store is not None:
-                return 0  # at a failure torchrun would end the process that says why
+                return 0  # after a failure torchrun would end the process that reports the reason
             message, status = str(error), WRONG_INPUT
         except (OSError, ValueError, ModuleNotFoundError) as error:
             message, status = str(error), WRONG_INPUT
         except Exception as error:
-            clear = str(error).startswith("Expected ")  # says what was given and what to do
+            clear = str(error).startswith("Expected ")  # the message names what was given and what to do
             message, status = (str(error), WRONG_INPUT) if clear else (traceback.format_exc().rstrip(), CRASHED)
         except SystemExit:
             if not received:
                 raise
-        if received:  # whatever came of it: the exception may have been lost, or have led to another one
+        if received:  # in any case: the exception may have been lost, or have led to another one
             message, status = f"terminated by SIGTERM{kept}", TERMINATED
         if status in (0, FAILED):
             if group.rank > 0:
@@ -148,7 +148,7 @@ def _print(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again on exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest would fail again on exit
 
 
 def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:

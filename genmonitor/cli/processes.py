@@ -53,7 +53,7 @@ class Group:
             return True
         try:
             return bool(self.store.add("told", 1) == 1)
-        except RuntimeError:  # the process that holds the store has ended, perhaps without a word
+        except RuntimeError:  # the process that holds the store has ended, possibly without a message
             return True
 
 

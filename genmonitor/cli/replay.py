@@ -30,7 +30,7 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
     from genmonitor.callbacks.checkpoints.replay import logged_evaluation, replay
 
     manifest = logged_evaluation(args.run, args.checkpoint)
-    # the result alone goes where the user may send it
+    # only the result goes to standard output
     with show_progress("measuring again"), redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on training
         replayed = replay(args.run, args.checkpoint, args.setup)

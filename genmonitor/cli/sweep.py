@@ -30,7 +30,7 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Evaluate the checkpoints."""
     from genmonitor.callbacks.checkpoints.sweep import sweep
 
-    with redirect_stdout(sys.stderr):  # the result alone goes where the user may send it
+    with redirect_stdout(sys.stderr):  # only the result goes to standard output
         swept = sweep(args.run, args.setup, out=args.out, device=args.device, tell=partial(print, flush=True))
     result = asdict(swept)
     return result, show(result)

@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> tuple[Result, str]:
     """Measure, and write a figure, a table, a manifest and the page."""
     if args.calibration is not None:
-        _load_calibration(args.calibration, dim=1)  # refuses now what would fail once everything is encoded
+        _load_calibration(args.calibration, dim=1)  # refuses early what would fail after the encoding
     if args.save_calibration is not None and not args.save_calibration.parent.is_dir():
         raise FileNotFoundError(
             f"Expected --save-calibration in a folder that exists, but there is no {args.save_calibration.parent}."
@@ -68,7 +68,7 @@ def _load_calibration(path: Path, dim: int) -> W1KPCalibration:
     """Load a calibration; `dim` is for the authors' file, which does not contain the size of its embedding."""
     try:
         return W1KPCalibration.load(path, dim)
-    except Exception as error:  # a file of something else may hold anything
+    except Exception as error:  # other files may hold anything
         raise ValueError(
             f"Expected --calibration to be a file of --save-calibration or the authors' cdf-xy.pt, but {path} is "
             f"neither: {error}"

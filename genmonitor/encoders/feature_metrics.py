@@ -159,7 +159,7 @@ class FeatureMetrics(Metric):
                 f"{path} has {shapes or 'neither'}. Take statistics of the same encoder."
             )
         mean, covariance = (arrays[name].to(fid.real_features_sum) for name in ("mu", "sigma"))
-        # so many that the sums of several processes have the same covariance to nine digits
+        # enough that the sums of several processes have the same covariance to nine digits
         n = 2**30
         fid.real_features_sum = n * mean
         fid.real_features_cov_sum = (n - 1) * covariance + n * torch.outer(mean, mean)

@@ -239,7 +239,7 @@ class TfIdf:
             raise ModuleNotFoundError(
                 'TF-IDF needs scikit-learn, which is not installed. Run: pip install "genmonitor[demo]"'
             ) from error
-        # words of one character count too: prompts may differ in nothing else
+        # words of one character count too, which may be the only difference between prompts
         self._vectorizer = TfidfVectorizer(max_features=3000, token_pattern=r"(?u)\b\w+\b").fit(corpus)
 
     def __call__(self, texts: Sequence[str]) -> Tensor:

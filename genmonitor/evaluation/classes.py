@@ -183,7 +183,7 @@ def _rows(of: ImageSet | Tensor, indices: Tensor) -> Tensor:
 def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Choose images of each class up to a number; return their sorted indices and their classes."""
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
-    # of a class at most 500: more would not be diagnosed either
+    # at most 500 of a class, since more would not be diagnosed either
     kept = [order[numbers[order] == number][:500] for number in numbers.unique() if number != LEFT_OUT]
     chosen = torch.cat(kept).sort().values
     return chosen, numbers[chosen]

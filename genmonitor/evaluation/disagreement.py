@@ -71,7 +71,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         prefix: str = "disagreement",
     ) -> None:
         of, objects = settings, {"prompt_key": prompt_key if callable(prompt_key) else None}
-        # none but against real images: moving from the start is learning
+        # only against real images, since moving away from the start is learning
         groups = PromptGroups(of.prompts, of.n_samples) if of.reference == "data" else PromptGroups(None, 0)
         kernels = of.kernels(one_hot=prompt_encoder is None)
         super().__init__(of, kernels, groups, output_encoder, prompt_encoder, batch_size, prefix, **objects)

@@ -148,7 +148,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _compute(self, comm: Collective) -> DiversityEvaluation:
         with comm.all_ranks_or_none():
             computed = self.metric.compute()
-        # torchmetrics makes scalars of matrices of one number
+        # torchmetrics turns matrices with one number into scalars
         computed |= {name: torch.atleast_2d(computed[name]) for name in COVARIANCES}
         values = {name: float(computed[name]) for name in self._scores(computed)}
         if self._fidelity is not None:

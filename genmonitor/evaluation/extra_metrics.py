@@ -169,7 +169,7 @@ class ExtraMetrics:
         self._failed.add(name)
         if name not in self._has_real:  # some of the real images may be in already
             _reset_both_sides(self._metrics[name])
-        # on every process that it happens on
+        # on every process where it happens
         say(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", warn)
 
 

@@ -109,7 +109,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self._tracker = RegionTracker()
         self.diagnoses = Diagnoses(settings.diagnose_every)
-        self._diagnosed: bool | None = None  # whether the next one is; None: where one is due
+        self._diagnosed: bool | None = None  # True if the next one is; None if one is due
         self.of_classes: dict[str, float] = {}
         self._constant = False
         self._range = RangeNotes()
@@ -206,7 +206,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if found.influence is not None:
             values |= {keys.vs_best[name]: z for name, z in self._tracker.scores(found.influence).items()}
         diagnosed, classes = Diagnosed(), tuple[ClassResult, ...]()
-        # rank zero's word: another machine's last digit may lie on the other side of the threshold
+        # rank zero decides, since last digits on other machines may be on the other side of the threshold
         due = comm.from_rank_zero(lambda: self.diagnoses.due(ratios))
         between = not (due if self._diagnosed is None else self._diagnosed)
         if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
@@ -313,7 +313,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context for comparing images of this shape [n, C, H, W]; small ones use one thread."""
         work = max(work, self.n_samples**2 * images.shape[1:].numel())
-        # multiplications of two numbers in the largest product of matrices below which one thread computes: 30 ms of it
+        # number of multiplications in the largest matrix product up to which one thread computes: 30 ms
         return at_most_threads(1 if work < 1e9 and self.to_sites.encoder is None else None)
 
     def _find_faults(self, fake: Tensor, real: Tensor, comm: Collective) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
@@ -335,7 +335,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return tried | {"aligned": of.aligned, "encoded": encoded, "seed": of.seed}
 
     def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> Diagnosis:
-        # of larger images fewer are diagnosed, and 100 at least
+        # fewer of larger images are diagnosed, but at least 100
         known, most = self.fitted.nearest, max(DIAGNOSED, 2**28 // (4 * real[0].numel()))
         numbers: dict[str, Any] = {"fake_indices": indices[:most]}
         if known is not None:

@@ -193,6 +193,6 @@ def p_values_of_change(scores: Values) -> dict[str, float]:
 
 def quoted(prompt: object) -> str:
     """Return a prompt in quotes, shortened if it is long."""
-    # repr, since what a prompt holds must not move a terminal's cursor
+    # repr, since characters of a prompt must not move the cursor of a terminal
     text = str(prompt)
     return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -53,7 +53,7 @@ def evaluation_line(
         status = _alert(alerts, specs, history)
     back = [x.area.name for x in findings if x.verdict == "recovered"]
     status = ", ".join([*filter(None, [status]), *(f"{name} recovered" for name in back[:1])])
-    # as wide as a usual status, so that findings stand below each other
+    # as wide as a usual status, so that findings are aligned
     parts = [head, f"{clipped(status, LONGEST_STATUS):<33}"] if status else [head]
     said = " ".join(brief(findings[0], record, specs).split()) if findings else ""
     if len(GAP.join([*parts, said])) > WIDTH:
@@ -83,7 +83,7 @@ def brief(finding: Finding, record: Values, values: Specs) -> str:
         return f"{place}: {amount} ({format_p(finding.p)})"
     if finding.fine is False and finding.area.name in WHOLE:
         said = finding.text.partition(": ")[2] or finding.text
-        return said.partition(" (in ")[0]  # of readings the first, without its share
+        return said.partition(" (in ")[0]  # the first reading, without its share
     return finding.text
 
 

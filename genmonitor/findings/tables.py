@@ -124,7 +124,7 @@ def aligned(table: Table, width: int | None = None) -> str:
     columns = _columns(table)
     widths = [max(map(len, column)) for column in columns]
     spare = 0 if width is None else width - sum(widths) - len(GAP) * (len(widths) - 1)
-    for i in sorted(range(len(widths)), key=lambda i: -widths[i]):  # the widest gives way first
+    for i in sorted(range(len(widths)), key=lambda i: -widths[i]):  # the widest column is narrowed first
         least = _least(columns[i])
         if spare < 0 and least < widths[i]:
             spare, widths[i] = min(0, spare + widths[i] - least), max(least, widths[i] + spare)

@@ -107,7 +107,7 @@ def _cka_by_covariance(shifted: Tensor, gamma: float, degree: int) -> Tensor:
     center: Tensor | None = None
     for start, stop in row_blocks(n, 4 * product.element_size(), columns=size):
         features = taylor_features(shifted[:, :, start:stop].double(), gamma, degree).flatten(0, 1)
-        if center is None:  # near the mean of all: the products then lose nothing to cancellation
+        if center is None:  # near the mean of all, so that products lose nothing to cancellation
             center = features.mean(1, keepdim=True)
         features -= center
         total += features.sum(1)

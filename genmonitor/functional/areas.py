@@ -82,7 +82,7 @@ def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArra
     numbered, _ = label(mask, structure=_NEIGHBORS)
     weights = np.bincount(numbered.ravel(), weight.ravel())[1:]
     order = np.argsort(-weights, kind="stable")
-    # part of the first area's difference that another one has at least: less is its fringe, or chance
+    # smallest difference of another area relative to the first; smaller ones are its fringe, or chance
     return [numbered == index + 1 for index in order if weights[index] >= 0.15 * weights[order[0]]]
 
 

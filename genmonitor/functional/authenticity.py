@@ -61,7 +61,7 @@ def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> t
     nearest = torch.empty(len(fake), dtype=torch.long, device=fake.device)
     for rows, at_least in distance_blocks(fake, real, -margin):
         at_most = (fake[rows] - real[at_least.argmin(1)]).square().sum(1, keepdim=True) * (1 + margin)
-        nearest[rows] = real_radii.where(at_least <= at_most, -1).argmax(1)  # of several as near, the largest radius
+        nearest[rows] = real_radii.where(at_least <= at_most, -1).argmax(1)  # for ties, the largest radius
     ratios = (fake - real[nearest]).square().sum(1) / real_radii[nearest]
     ratios = ratios.nan_to_num(0, posinf=torch.inf)  # 0 / 0: a copy of what occurs twice in training
     ratios = ratios.where((ratios - 1).abs() > 2 * margin, 1)

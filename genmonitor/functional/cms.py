@@ -74,12 +74,12 @@ def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tens
         return values[0]
     image, by_region = values[0], values[1:]
     names = list(partition.regions())
-    # a value that underflowed to 0 counts as a finite loss, so that shares stay shares
+    # a value that underflows to 0 counts as a finite loss, so that shares are defined
     loss = by_region.clamp_min(torch.finfo(by_region.dtype).tiny).log().clamp_max(0).abs()
     total = loss.sum()
     shares = torch.where(total > 0, loss / total.where(total > 0, 1), 0)
     out = {"image": image, "product": by_region.prod()}
     out |= dict(zip(names, by_region, strict=True))
     out |= {region_key("share", name): share for name, share in zip(names, shares, strict=True)}
-    # above by more than rounding, which may move each value by so much
+    # above by more than rounding, which may change each value by this
     return out | {"violations": (image > by_region + LOSS).sum().to(image)}

@@ -120,7 +120,7 @@ class GroupKernels:
 
         At least 1000 of them are used if available, evenly spread. If nothing varies, all kernels count alike.
         """
-        # real samples, or more, that say how much a discrepancy varies by chance
+        # smallest number of real samples to estimate the variation of a discrepancy by chance
         some = real[:: max(1, len(real) // 1000)]
         spread, deviation = torch.zeros_like(self.gammas), torch.zeros_like(self.unit)
         mixture = torch.full_like(spread, 1 / len(self.multipliers))
@@ -170,7 +170,7 @@ class GroupKernels:
             for strip in replace(self, gamma=None)._strips(x, x, spans, same=True):
                 rows = strip.stop - strip.start
                 _, mixed, constant = self._summed(strip, rows)
-                assert mixed is not None  # of kernels that are weighed
+                assert mixed is not None  # of weighted kernels
                 some, every = counts[:, strip.start : strip.stop], counts[:, strip.start :]
                 sums = (some.to(mixed) @ mixed).double() - constant * some.sum(1, keepdim=True)
                 beyond = sums[:, rows:] @ every[:, rows:].T

@@ -83,9 +83,9 @@ def discrepancy_map(
     images = blocks.take(fake, real)
     if images.numel() * 8 <= chunking.MEMORY_BUDGET:
         images = images.double()  # whitened to the last digit, the same for every dtype that holds them
-    images -= images[0].clone()  # so that what is the same in all is exactly zero
+    images -= images[0].clone()  # so that constant values are exactly zero
     with full_precision():
-        # what hardly varies has no texture of its own, only that of what is beside it
+        # pixels that hardly vary have no texture of their own, only that of their surroundings
         deviation = images.std(0).amax(0)
         texture = Whitening.of(images)(images).mul_(deviation > FLOOR * deviation.max())
         views = [cell_discrepancies(view, blocks) for view in (images, texture)]
@@ -154,11 +154,11 @@ def size_of_difference(views: Sequence[Tensor]) -> Tensor:
         Sizes [rows, columns], at least 0: the geometric mean of one plus the size, over views and windows.
     """
     sizes = []
-    # sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault; one cell counts twice
+    # sides of the windows of the drawn map, in cells: small, so that the peak is inside a fault; one cell counts twice
     for side, view in product((1, 1, 3), views):
         sums = window_sums(view, side)
         mean = sums[1:].mean(0)
-        # part of its mean that a discrepancy varies by at least: where few samples leave a constant, it hardly does
+        # smallest variation of a discrepancy relative to its mean: it hardly varies if few samples leave a constant
         spread = torch.maximum(sums[1:].std(0), 0.1 * mean).clamp_min(UNRESOLVED * float(mean.max()))
         sizes.append(_mean_of_windows((sums[0] - mean) / spread.where(spread > 0, math.inf), side, view.shape[1:]))
     return torch.stack(sizes).clamp_min(0).log1p().mean(0).expm1()
@@ -212,7 +212,7 @@ def _parts(images: Tensor, size: int) -> Iterator[slice]:
 def _waves(x: Tensor, cell: int) -> Tensor:
     """Return cosine and sine of standardized pixels at each frequency, averaged over cells: [N, waves, C, columns]."""
     cosine, sine = torch.cos(FREQUENCIES[0] * x), torch.sin(FREQUENCIES[0] * x)
-    # cosines less 1: a pixel that is the same in all images has waves of exactly 0
+    # cosines minus 1, so that a constant pixel has waves of exactly 0
     waves = torch.stack([cosine - 1, sine, -2 * sine.square(), 2 * sine * cosine], 1)
     if cell == 1:
         return waves[..., 0, :]
@@ -238,5 +238,5 @@ def _clipped(side: int, shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _cell(height: int, width: int) -> int:
-    # larger images are seen in so many cells a side at most
+    # largest number of cells along a side of larger images
     return -(-max(height, width) // 48)

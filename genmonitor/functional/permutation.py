@@ -125,7 +125,7 @@ class Blocks(NamedTuple):
         return (weights * (grams @ weights)).sum(-2)
 
 
-@lru_cache(maxsize=8)  # tests of the same images ask for the same ones; 1 MB each for 1000 samples
+@lru_cache(maxsize=8)  # tests of the same images need the same ones; 1 MB each for 1000 samples
 def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
     """Return splits drawn uniformly, true for the n on the fake side: bool [count, total], not to be changed."""
     numbers = torch.rand(count, total, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -174,11 +174,11 @@ def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
     flat = samples.detach().flatten(1)
     direction = torch.randn(flat.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     direction = direction.to(flat.device)
-    # row by row rather than as a product, whose rounding may depend on where a row stands
+    # row by row instead of as a product, whose rounding may depend on the position of a row
     position = torch.cat([(some * direction).sum(1) for some in flat.split(rows_in_cache(flat))])
     order = position.argsort()
     position = position[order].cpu()
-    # parts of a mean's standard error that give another seed: many, yet far above what rounding moves a mean by
+    # fraction of a mean's standard error that changes the seed: small, but far above rounding
     steps = position.mean() * (2**12 * len(position) ** 0.5 / position.std())
     number = int(steps.nan_to_num(0, 0, 0).round().remainder(2**32))
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])

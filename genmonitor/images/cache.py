@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from genmonitor.training_state.fingerprints import fingerprint_of
 
-# of each Trainer, by what was asked for: images by index, and the ranges of indices that were drawn at once
+# by Trainer and request: images by index, and the ranges of indices drawn in one batch
 _kept: WeakKeyDictionary[Any, dict[Hashable, tuple[dict[int, Tensor], list[tuple[int, int]]]]] = WeakKeyDictionary()
 
 

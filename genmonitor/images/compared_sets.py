@@ -43,7 +43,7 @@ def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> N
         )
     some = images.some()
     doubt = range_doubt(real.some(), some)
-    if doubt:  # no training will mend it
+    if doubt:  # training does not change it
         raise ValueError(f"Expected `{name}` in the value range of the real images, but {doubt}. Scale one of them.")
     check_at_least("patch_size", patch_size, 1)
     check_patches(name, some, patch_size)

@@ -87,7 +87,7 @@ class Lockstep:
             reshard(self._parts)
 
     def _meet_before(self, number: int, part: nn.Module) -> Any:
-        # what is compiled would talk to the other processes when it is traced, and never again
+        # compiled code would communicate when it is traced, and never again
         meet = torch.compiler.disable(lambda *_: self._meet(number))
         return part.register_forward_pre_hook(meet, prepend=True)
 

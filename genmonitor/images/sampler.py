@@ -121,7 +121,7 @@ class Sampler:
         if drawn != indices:
             rows = {index: row for row, index in reversed([*enumerate(drawn)])}
             images = images[[rows[index] for index in indices]]
-        images = images.to(model.device)  # where the processes talk to each other
+        images = images.to(model.device)  # device of the communication
         self._shape = tuple(images.shape[1:])
         return images
 
@@ -136,7 +136,7 @@ class Sampler:
             return ()
         alone = self.draw(model, range(1, 1 + ALONE))
         difference = float((alone - probe[1 : 1 + ALONE]).abs().mean())
-        # low precision and long chains of steps make more of rounding
+        # low precision and long chains of steps amplify rounding
         if difference <= 0.05 * float(probe.std()):
             return ()
         return (
@@ -220,7 +220,7 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, 
         where = "" if taken_as == argument else f" It takes {argument} as its `{taken_as}`."
     except TypeError as error:
         raise complaint(error) from error
-    except ValueError:  # some that are compiled have no signature
+    except ValueError:  # some compiled functions have no signature
         pass
 
     def call(given: Any) -> Tensor:
@@ -247,7 +247,7 @@ def draw_batch(
     except Exception as error:
         if len(batch) == 1 or not any(lockstep.gather(is_out_of_memory(error))):
             raise
-    # not in the handler, whose traceback still holds what the failed attempt had allocated
+    # not in the handler, whose traceback still holds the memory of the failed attempt
     free_memory()
     half = len(batch) // 2
     say(

@@ -62,7 +62,7 @@ def split_reference(
         ValueError: If there are fewer than 4 images (2 for clusters, 2 to compare with), or they have different shapes.
     """
     compared, generator = real.compared, torch.Generator().manual_seed(seed)
-    # beyond what disjoint draws of the baseline take, real images are of no use
+    # disjoint draws of the baseline need no further real images
     order = random_order(len(real), 2 * (DRAWS + 2) * n_samples, generator)
     if compared is real:
         half = min(n_samples, len(order) // 2)

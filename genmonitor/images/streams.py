@@ -108,7 +108,7 @@ def _own_loader(data: Any) -> Any:
 def _item(batch: Any, index: int, n: int) -> Any:
     """Return item `index` of a batch of n in the structure of the batch; parts common to all items stay unchanged."""
     if isinstance(batch, Tensor):
-        # a copy: a view would keep the whole batch, and take it along to the other processes
+        # a copy, since a view would keep the whole batch and send it to the other processes
         return batch[index].clone() if batch.ndim and len(batch) == n else batch
     if isinstance(batch, Mapping):
         return {name: _item(part, index, n) for name, part in batch.items()}

@@ -72,7 +72,7 @@ def holds_distances(x: Tensor, gamma: float | None = None) -> bool:
     largest = float(squares.max())
     if not kind.tiny**0.5 <= largest <= kind.max**0.5:
         return False
-    # of neighbors among some 256: a few samples that lie far out do not change the median of their distances
+    # of neighbors among about 256, since a few extreme samples do not change the median of their distances
     some = x.detach()[:: max(1, len(x) // 256)]
     typical = 1 / gamma if gamma else float(squared_norms(some[1:] - some[:-1]).median())
     return largest * kind.eps <= LOSS * typical

@@ -82,10 +82,10 @@ class Space:
             kept = squares > rounding * len(start)
             added = int(kept.sum())
             exhausted = not added or size + added > capacity
-            # blocks after which the residuals are looked at again: about eight to twelve hold the outermost eigenpairs
+            # blocks after which residuals are checked again: about eight to twelve hold the outermost eigenpairs
             if size and (exhausted or step % 4 == 0):
                 space = cls(inner, outer, vectors[:, :size], images[:, :size])
-                # what the operator makes of a Ritz vector beyond the basis comes from the last block alone
+                # the part of the operator's result outside of the basis comes only from the last block
                 beyond = factor @ space.coefficients[-factor.shape[1] :]
                 if exhausted or space._converged((beyond * (products @ beyond)).sum(0).clamp_min(0).sqrt(), count):
                     return space
@@ -119,7 +119,7 @@ def _beyond(block: Tensor, vectors: Tensor, images: Tensor, rounding: float) -> 
     Directions that come from rounding are left out.
     """
     size = block.norm()
-    for _ in range(2):  # once more for what rounding left
+    for _ in range(2):  # a second time because of rounding
         block = block - vectors @ (images.T @ block)
     directions, lengths, turn = torch.linalg.svd(block, full_matrices=False)
     kept = lengths > rounding * size

@@ -50,14 +50,14 @@ def full_precision() -> Iterator[None]:
 
 def _backends() -> list[Any]:
     """Return the objects in which torch 2.9 and later keep the precision of each backend; none before."""
-    # the getter of before raises once a user has set one of these
+    # the older getter raises once a user has set one of these
     found = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
     return [backend for backend in found if hasattr(backend, "fp32_precision")]
 
 
 def _set_float32_precision(precision: list[str]) -> None:
     for backend, value in zip(_backends(), precision, strict=False):
-        backend.fp32_precision = "none"  # what torch.backends.fp32_precision says, now and after a change of it
+        backend.fp32_precision = "none"  # the value of torch.backends.fp32_precision, also after later changes
         if backend.fp32_precision != value:
             backend.fp32_precision = value
     if not _backends():

@@ -112,7 +112,7 @@ class Whitening(NamedTuple):
 
     def _filtered(self, padded: Tensor) -> Tensor:
         axes = self.axes
-        # channels up to which one filter that mixes them is faster than to rotate, filter each, and rotate back
+        # number of channels up to which one mixing filter is faster than rotation, one filter each, and rotation back
         if len(axes) <= 4:
             return _convolved(padded, torch.einsum("kc,kij,kd->cdij", axes, self.kernels[:, 0], axes))
         return _rotated(_convolved(_rotated(padded, axes), self.kernels), axes.T)

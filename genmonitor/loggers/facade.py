@@ -31,7 +31,7 @@ class Loggers:
         """Call a function with the backend of each logger; one that raises stops neither the others nor the run."""
         for logger in self._loggers:
             try:
-                if id(logger) not in self._backends:  # not in the constructor: what makes an experiment may raise
+                if id(logger) not in self._backends:  # not in the constructor, since creating an experiment may raise
                     self._backends[id(logger)] = find_backend(logger)
                 send(self._backends[id(logger)])
             except Exception as error:
@@ -59,7 +59,7 @@ class Writer:
         if hasattr(self.experiment, "add_scalar"):
             for name, value in metrics.items():
                 self.experiment.add_scalar(name, value, step)
-            self.experiment.flush()  # nobody else may write for an hour
+            self.experiment.flush()  # there may be no other output for an hour
         else:
             self.experiment.log({**metrics, STEP: step})
 

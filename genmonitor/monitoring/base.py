@@ -181,9 +181,9 @@ class Monitor:
             except NotFiniteError:
                 if not self._resumed:
                     raise
-                # a run that goes on was configured well: its evaluations will tell that the generator has broken
+                # the configuration of a resumed run is valid, and its evaluations will report a broken generator
                 probe = self.sampler.draw(model, first, progress, repair=True)
-            if not len(probe):  # nobody drew any yet: real ones stand for them
+            if not len(probe):  # there are no samples yet, so real images replace them
                 probe = real.compared.first(len(first)).to(model.device)
         with self.evaluator.threads():
             report = self.evaluator.fit(real, probe.to(device), comm, progress)

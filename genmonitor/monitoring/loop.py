@@ -263,7 +263,7 @@ class LoopMonitor(Monitor):
             yield
 
     def _moment(self, step: int, epoch: float) -> Moment:
-        with suppress(TypeError):  # what is no whole number is refused below
+        with suppress(TypeError):  # other values are refused below
             step = step if isinstance(step, bool) else index(step)
         check_at_least("step", step, 0)
         if self.history and step < self.history[-1]["step"]:

@@ -101,7 +101,7 @@ def show_regions(ax: Axes, labels: NDArray[Any], image: NDArray[Any] | None = No
         ax.imshow(colorize(labels), interpolation="nearest")
         ax.add_collection(LineCollection(list(boundaries(labels)), colors="white", linewidths=1))
     else:
-        # never down to black: a dark part of the image keeps its cluster's hue
+        # never black, so that a dark part of the image shows the hue of its cluster
         ax.imshow(0.4 * colorize(labels) + 0.12 + 0.48 * image[..., None], interpolation="nearest")
         add_outline(ax, boundaries(labels), "white", 1.2, INK)
     ax.set(xticks=[], yticks=[])

@@ -80,7 +80,7 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
         label = labels.get(spec.region or "")
         of_image = label is None and spec.region is not None
         values = [record.get(spec.key) for record in run.records]
-        # the title of the chart says what the values of several places are
+        # the title of the chart names the values of several places
         name = spec.title if spec.region is None or titles.count(spec.title) == 1 else spec.region.replace("_", " ")
         series.append(
             {

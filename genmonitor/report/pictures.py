@@ -123,7 +123,7 @@ def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
         with Image.open(io.BytesIO(content), formats=["PNG", "JPEG", "WEBP"]) as picture:
             pixels = picture.convert("RGBA" if "A" in picture.getbands() else "RGB")
             files = [content, _webp(pixels, lossless=True, method=1)]
-            if min(map(len, files)) > 40_000:  # lines and letters are kept bit for bit, large photographs are not
+            if min(map(len, files)) > 40_000:  # lines and letters are lossless, large photographs are not
                 files.append(_webp(pixels, quality=QUALITY))
     except (OSError, ValueError):  # not a picture
         return content, 0
@@ -139,7 +139,7 @@ def _webp(pixels: Image.Image, **options: Any) -> bytes:
 def render(given: Figure | Drawing) -> bytes:
     """Return the PNG file of a figure, or of a function that draws one, at its own resolution."""
     buffer = io.BytesIO()
-    # matplotlib's C++ code makes a ValueError of a KeyboardInterrupt, or drops it
+    # matplotlib's C++ code turns a KeyboardInterrupt into a ValueError, or drops it
     with signals_deferred(signal.SIGINT):
         figure = given() if callable(given) else given
         figure.savefig(buffer, format="png", dpi=figure.dpi)

@@ -18,7 +18,7 @@ from tensorboard.backend import http_util
 from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
 from werkzeug import Request, Response
 
-# A page may come from anywhere: it runs its own scripts, in an origin of its own, and reaches nothing.
+# A page may come from anywhere. It runs its own scripts in a separate origin without access to anything else.
 _ALONE = (
     "sandbox allow-scripts allow-downloads allow-popups; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data: blob:"

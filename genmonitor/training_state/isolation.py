@@ -83,12 +83,12 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
         tensor([0., 0.])
     """
     parts = dict(module.named_modules())
-    # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
+    # of a lazy module initialized by sampling only the mode, since the sizes must match the parameters
     lazy = {name: part for name, part in parts.items() if _is_uninitialized(part)}
     modes = {
         name: (partial(getattr, part, "training"), partial(setattr, part, "training")) for name, part in lazy.items()
     }
-    snapshot = Snapshot({}, MAX_BYTES, known=lazy.values(), ours=False)  # a monitor keeps its finds
+    snapshot = Snapshot({}, MAX_BYTES, known=lazy.values(), ours=False)  # a monitor keeps its results
     snapshot.add_states(
         {**{str(number): setting for number, setting in enumerate(SETTINGS)}, **global_states(), **modes}
     )
@@ -101,7 +101,7 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
         for part in module.modules():
             part.training = False
         for parameter in module.parameters():
-            parameter.grad = None  # taken away, not copied: what is not there cannot be added to
+            parameter.grad = None  # removed instead of copied, so that nothing can be added to it
         with torch.inference_mode(False), torch.no_grad():
             yield
     finally:

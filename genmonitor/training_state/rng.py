@@ -81,11 +81,11 @@ def walk(
     queue = deque((name, root, MAX_DEPTH) for name, root in roots.items())
     while queue and size() - near < MAX_OBJECTS:
         name, thing, depth = queue.popleft()
-        if id(thing) in seen or type(thing) in ProxyTypes:  # what a weak reference is to may be gone
+        if id(thing) in seen or type(thing) in ProxyTypes:  # the target of a weak reference may be deleted
             continue
         seen.add(id(thing))
         inner: list[tuple[str, Any]] = []
-        with suppress(Exception):  # a proxy of what is not there yet may raise anything
+        with suppress(Exception):  # a proxy of a missing object may raise any exception
             inner.extend(look(name, thing, depth))
         queue.extend((*part, depth - 1) for part in inner if depth)
         near = size() if depth >= MAX_DEPTH - 1 else near
@@ -175,7 +175,7 @@ def _places(kind: type) -> dict[str, Any]:
         return {name: getattr(kind, name) for name in IN_FUNCTIONS if hasattr(kind, name)}
     named = chain(*(vars(base).items() for base in kind.__mro__))
     held = {name: place for name, place in named if isinstance(place, MemberDescriptorType)}
-    # CPython's own, such as an offset, are new integers at each look
+    # those of CPython, such as an offset, are new integers at each access
     return {name: place for name, place in held.items() if not name.startswith("__")}
 
 

@@ -70,7 +70,7 @@ def kept_sharded(module: nn.Module) -> Iterator[None]:
                 "separate network, whole on every process."
             )
 
-    reshard(parts)  # what the last forward of a validation gathered stays otherwise
+    reshard(parts)  # otherwise parameters gathered by the last forward pass of a validation stay
     hooks = [part.register_forward_pre_hook(refuse, prepend=True) for part in parts]
     try:
         yield

@@ -111,7 +111,7 @@ class Snapshot:
         self.generators: list[Any] = []
         self._entries: list[Entry] = []
         self._seen = {id(thing) for thing in known}
-        self.held: list[Any] = []  # an id is a thing's own only as long as that lives
+        self.held: list[Any] = []  # an id is unique only while the object exists
         self.add(owners)
 
     def add(self, owners: Mapping[str, Any]) -> None:
@@ -199,7 +199,7 @@ class Snapshot:
         namespace = getattr(thing, "__dict__", {})
         moving = (IOBase, Thread) if self._data else (IOBase, Thread, Iterator)
         if any(isinstance(x, moving) for x in (thing, *namespace.values())) and not (owner or has_state(thing)):
-            return  # all of it or nothing: a reader whose file is elsewhere by now would read wrongly
+            return  # all or nothing, since a reader at another position of its file would read wrongly
         yield from self._bind(name, Names.of(namespace))
         yield from self._bind(name, names_of_slots(thing))
         yield from ((kind.__name__, kind) for kind in type(thing).__mro__ if self._counts(kind))
@@ -240,7 +240,7 @@ class Snapshot:
 
     def _items(self, name: str, thing: Any) -> Iterator[tuple[str, Any]]:
         """Remember the items of a container; yield them."""
-        kind = type(thing)  # of a proxy, `isinstance` asks what stands behind it
+        kind = type(thing)  # for a proxy, `isinstance` checks its target
         if of := next((of for of in CONTAINERS if issubclass(kind, of)), None):
             items = items_of(of, thing)
             self._entries.append(entry_of_items(name, of, thing))

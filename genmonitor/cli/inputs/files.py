@@ -56,7 +56,7 @@ def read_array(
         else:
             content = np.lib.format.open_memmap(path, mode="c")  # read where it is used
     except Exception as error:
-        # the messages of torch and numpy advise to unpickle, which may run anything
+        # the messages of torch and numpy advise unpickling, which may run any code
         pickled = isinstance(error, pickle.UnpicklingError) or "pickle" in str(error)
         why = "it is no such file, or holds other objects" if pickled else str(error).rstrip(".")
         raise ValueError(f"Expected {kinds} of plain numbers, but {path} is not: {why}. Write it again.") from error

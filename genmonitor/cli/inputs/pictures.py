@@ -83,7 +83,7 @@ class Picture:
                 if frames == 1 and image.mode[0] not in "IF":
                     yield image
                     return
-        except Exception as error:  # pillow's decoders raise anything, and often without the file's name
+        except Exception as error:  # pillow's decoders raise any exception, often without the file's name
             raise PictureError(f"{self.where} cannot be read as an image: {error}") from error
         if frames == 1:
             mode = f"pillow's mode {image.mode!r}"

@@ -155,7 +155,7 @@ def _wide(features: Tensor) -> Tensor:
 
 def most_of(ranked: Ranked) -> Ranked:
     """Leave out prompts that hardly have the mode."""
-    # part of the highest mean score that a prompt of a mode has at least
+    # smallest score of a prompt of a mode, relative to the highest mean score
     return [pair for pair in ranked[:PROMPTS_OF_MODE] if pair[1] >= 0.1 * ranked[0][1]] or ranked[:1]
 
 

@@ -162,7 +162,7 @@ class PromptTracker(Tracker):
 
     def finding(self, changes: list[Change], record: Record) -> list[Finding]:
         """Return a finding of the groups that got worse, or none."""
-        # an evaluation outside of a run has no epoch, and nothing that could have changed since
+        # an evaluation outside of a run has no epoch, and no change since an earlier one
         return self.findings_of(changes, record.get("epoch", 0), self.groups.area, self._keys())
 
     def state_dict(self) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def choose(stability: dict[Option, float], lopsided: dict[Option, bool]) -> Opti
     linkage = next(one for one, value in best.items() if value >= top - 0.05)
     mine = {count: stability[one, count] for one, count in allowed if one == linkage}
     count = max(mine, key=mine.__getitem__)
-    # not any finer one: far beyond the structure that there is, the stability of many small clusters rises again
+    # not any finer one: far beyond the actual structure, the stability of many small clusters rises again
     while mine.get(count + 1, -math.inf) >= best[linkage] - TIE:
         count += 1
     return linkage, count
@@ -172,7 +172,7 @@ def halvings(sites: Tensor, patch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Halve maps at random, 4 to 16 times, with a generator that does not depend on the user's seed."""
     generator = torch.Generator().manual_seed(0)
     half, shape = len(sites) // 2, tuple(sites.shape[1:])
-    # more than 4 halvings only within so much work, about 10 seconds on one core
+    # more than 4 halvings only up to this amount of work, about 10 seconds on one core
     splits = min(16, max(4, int(3e10 / cka_work(len(sites), shape, patch_size))))
     orders = [torch.randperm(len(sites), generator=generator).to(sites.device) for _ in range(splits)]
     return ((sites[order[:half]], sites[order[half : 2 * half]]) for order in orders)

@@ -123,7 +123,7 @@ class Diagnoses:
     def commit(self, evaluation: RegionEvaluation, ratios: Mapping[str, float], epoch: float) -> list[Finding]:
         """Keep the findings; return findings of copies if two diagnoses in a row found them."""
         self.evaluations += 1
-        if not evaluation.between:  # also where the diagnosis failed, which is not tried again before its turn
+        if not evaluation.between:  # also if the diagnosis failed, which is not tried again before it is due
             self.ratios = {name: _above_chance(ratio) for name, ratio in ratios.items()}
         if evaluation.diagnosed.values is None:
             return []

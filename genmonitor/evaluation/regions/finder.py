@@ -146,7 +146,7 @@ class RegionFinder:
         partition = found.partition.named(names) if names else found.partition
         value_range = float(images.min()), float(images.max())
         found = replace(found, partition=partition, value_range=value_range, average=images.mean(0))
-        del images, sites  # large ones fit in memory once, and the baseline needs others
+        del images, sites  # large images fit in memory only once, and the baseline needs others
         found = replace(found, views=self._views(split, found.partition, device))
         baseline = self._baseline(split, found, device, progress)
         chance = {name: baseline.pop(ERROR + name)[1] for name in group_names(found.partition)}
@@ -160,7 +160,7 @@ class RegionFinder:
     def _views(self, split: RealSplit, partition: PixelPartition, device: torch.device) -> dict[str, dict[str, Tensor]]:
         """Fix both views of images by real ones that are not compared with, so that a permutation test is exact."""
         size = 4 * math.prod(split.baseline.shape)
-        # fewer where they are large, but never fewer than are compared
+        # fewer if they are large, but never fewer than are compared
         count = max(self.settings.n_samples, min(1000, 2**26 // size))
         maps = self.to_sites(split.baseline.first(count).to(device))
         views = view_kernels([maps], partition)
@@ -229,7 +229,7 @@ def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> P
     """
     if not apart.any():
         return partition
-    # a few at a time: large ones fit in memory once
+    # a few at a time, since large ones fit in memory only once
     some = [x[keep] for x, keep in zip(sites.split(64), apart.to(sites.device).split(64), strict=True) if keep.any()]
     ranges = torch.stack([x.amax(0) for x in some]).amax(0) - torch.stack([x.amin(0) for x in some]).amin(0)
     varies = F.max_pool2d(ranges.amax(0)[None].float(), partition.patch_size)[0].cpu() > 0

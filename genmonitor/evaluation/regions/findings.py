@@ -95,7 +95,7 @@ class RegionFindings:
             )
             return Finding(text, everything, "", IMAGE, False, found, since)
         area, measure = self.area(subject), self.values.error_ratio[subject]
-        # the ratio of pixels that never vary is of the image's error: it says little of them
+        # the ratio of pixels that never vary is relative to the image's error and says little about them
         ratio = "" if subject == CONSTANT else f": error ratio {format_error_ratio(last[measure])}"
         text = f"{area} differs from real images{when}{ratio} ({format_p(found)}).{self._count(last)}"
         return Finding(text, area, "", measure, False, found, since)

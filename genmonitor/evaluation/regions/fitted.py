@@ -53,7 +53,7 @@ class Fitted:
         compared = split.comparison
         with comm.all_ranks_or_none():
             real = compared.read(comm.rank_indices(len(compared)))
-            # the first process may have no images where there are fewer than processes
+            # the first process may have no images if there are fewer images than processes
             nearest = _known(split.baseline, real) if comm.rank == 0 and len(real) else None
             maps = finder.to_sites(real.to(probe.device))
         # the fingerprint is that of rank zero's images, the first of all

@@ -95,7 +95,7 @@ class RegionMetrics:
                 real = comm.gather_rows(_checked("real samples", self._own, self.fixed.partition))
             with comm.all_ranks_or_none(alone=True):
                 found = RealRegions(self.fixed, real)
-            self.compared = found  # only once every process has it: the next evaluation gathers on all or on none
+            self.compared = found  # only once every process has it, since the next evaluation gathers on all or on none
         with comm.all_ranks_or_none(alone=True):
             return self.compared.measure(fake, self.testable)
 
@@ -115,7 +115,7 @@ class RealRegions:
         self._means: Tensor | None = None
         if fixed.kernel.has_taylor_features and fixed.block_size is None:  # a Gaussian, as the views have
             self.views["structure"] = replace(self.views["structure"], gamma=fixed.kernel.gamma)
-        # each view counts by one over what its MMD varies by among real images; one where these never vary as the image
+        # views are weighted by the inverse standard deviation of their MMD between real images, else as the image
         varies = {view: _or_images(of.deviation, real) for view, of in self.views.items()}
         self._counts = {view: (varies["structure"] / x).nan_to_num(1, 1) for view, x in varies.items()}
 

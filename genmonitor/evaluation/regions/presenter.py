@@ -154,7 +154,7 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     """
     finding = finding if finding.kinds or diagnosis.findings[0].fine else diagnosis.findings[0]
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
-    areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like what was found
+    areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like the finding
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
     whole = finding.area.mask is None or bool(finding.area.mask.all())
     apart = whole and all(kind.name != "modes" for kind in finding.kinds)  # else proportions are among the shares

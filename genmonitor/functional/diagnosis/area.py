@@ -190,7 +190,7 @@ def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
     n, m = len(images.fake) // 2, len(images.real) // 2
     fitted = Weighted(images.fake[:n], real[:m], weights[:m])
     judged = Weighted(images.fake[n:], real[m:], weights[m:])
-    # AUC of a classifier of generated and weighted real images from which proportions are not what is wrong
+    # AUC of a classifier of generated and weighted real images from which proportions are not the fault
     return separability(fitted, judged, images.readings, images.seed) <= 0.6
 
 

@@ -41,12 +41,12 @@ def repeats(images: Images) -> Repeats:
     images, and the share of copies among real images is subtracted.
     """
     n = min(len(images.fake), len(images.real))
-    # in float64, which tells equal images: in float32 all distances of one image over and over are rounding
+    # float64 recognizes equal images; in float32 all distances of a repeated image are rounding
     fake, real = _where_generated_vary(*(x[:n].flatten(1).double() for x in (images.fake, images.real)))
     of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
     pairs = squared_distances(fake, fake).fill_diagonal_(torch.inf)
     of_fake = _from_nearest(pairs)
-    # part of the usual distance to the nearest image below which an image counts as a copy
+    # fraction of the usual distance to the nearest image below which an image counts as a copy
     limit = 0.5**2 * float(of_real.median())
     usual, twin = (of_real < limit).double().mean(), of_fake < limit
     found = twin.double().mean()
@@ -72,9 +72,9 @@ def _where_generated_vary(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     fake, real = fake - center, real - center
     variances, left = torch.linalg.eigh(fake @ fake.T)
     explained = variances.flip(0).cumsum(0)
-    # part of the generated images' variance that is in the directions in which they are compared
+    # part of the variance of generated images in the directions of comparison
     count = int((explained < 0.99 * explained[-1]).sum()) + 1
-    if count == 1:  # one image over and over, or one direction
+    if count == 1:  # a single repeated image, or one direction
         return fake, real
     directions = fake.T @ (left[:, -count:] / variances[-count:].sqrt())
     return fake @ directions, real @ directions

@@ -78,7 +78,7 @@ def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
     def wrong(faults: Faults) -> int:
         put = put_faults(images.real, faults, mask.to(images.real.device), images.range, images.seed)
         real = read(readings, put[..., rows, columns])
-        # standard deviations by which a reading differs that is wrong: of 35 readings, one in 400 sets has one by
+        # standard deviations from which a reading is wrong: of 35 readings, one in 400 sets has one by
         # chance
         differs = standardized_difference(fake, real).abs() > 4.0
         return int((differs & ((fake.mean(0) - real.mean(0)).abs() >= visible)).sum())
@@ -115,11 +115,11 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
         if together.leaves > before or not _better(together, best, judged):
             break
         best, rivals, vetoed = together, [], False
-    # of a small distance the test sees little, though half of it is explained on images that were not fitted
+    # the test has little power for a small distance, though half of it is explained on images not used for fitting
     enough = best.share >= (IDENTIFIED if p <= SURE else math.inf) or closer(judged, best.faults) <= LEVEL
-    # what faults must explain to be named
+    # share that faults must explain to be named
     named = best.share >= 0.2 and enough and not vetoed
-    # the edge of an area is not exact, which readings of its rectangle see
+    # the edge of an area is inexact, which affects readings of its rectangle
     leaves = best.leaves if bool(fitted.area.all()) else 0
     return replace(best, leaves=leaves, named=named, rivals=tuple(x.faults for x in rivals))
 
@@ -137,7 +137,7 @@ def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
 def _simplicity(side: Side, candidate: Explained, among: Sequence[Explained]) -> int:
     """Return the simplicity rank of a single fault among those as close as the best: on black, clipping brightens."""
     nothing, best = max(side.left(()), CHANCE), min(side.left(x.faults) for x in among)
-    # part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler
+    # further part of the distance that a simpler fault may leave and still be named, if it may be chance
     close = side.left(candidate.faults) <= best + min(0.04 * nothing, 2 * CHANCE + max(best, 0.0) / 2)
     return getattr(candidate.faults[0].model, "simplicity", Kind.simplicity) if close else Kind.simplicity + 1
 

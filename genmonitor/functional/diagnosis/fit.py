@@ -101,7 +101,7 @@ class Side:
 
     def left_of_each(self, several: Sequence[Faults]) -> list[float]:
         """Return the distances of generated images from real ones with faults, for each of several."""
-        # a model of a user's may have no hash
+        # a user's model may not be hashable
         keys = [tuple((id(model), strength) for model, strength in faults) for faults in several]
         new = {key: faults for key, faults in zip(keys, several, strict=True) if key not in self._left}
         found = self.left_by(map(self.put, new.values()))
@@ -177,7 +177,7 @@ def more(side: Side, models: Models, starts: Sequence[Faults]) -> Iterator[Fault
     hiding = [x for x in models if getattr(x, "hides", False)]
     noises: list[Faults] = [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
     names = {start[0].model.name: start for start in reversed(starts)}  # the best of each
-    # single faults that others are put on top of
+    # single faults to which others are added
     starts = [x for x in starts if names[x[0].model.name] is x][:3] + noises
     while starts and len(starts[0]) < 3:
         found = _search(side, starts, models, FEW)
@@ -258,7 +258,7 @@ def shares(side: Side, faults: Faults) -> list[float]:
 
     def together(chosen: Sequence[int]) -> float:
         share = 1 - side.left(tuple(faults[i] for i in sorted(chosen))) / nothing if chosen else 0.0
-        # one that alone takes images away, as blur does where there is noise too, explains nothing alone
+        # a fault that alone increases the distance, such as blur if there is noise too, explains nothing alone
         return share if len(chosen) == len(faults) else max(share, 0.0)
 
     orders = list(permutations(range(len(faults))))

@@ -64,13 +64,13 @@ def located(
         if share >= ENOUGH:
             unlikely = {faults[0].model.name for _, faults in singles[LIKELY:]}
             unlikely -= {faults[0].model.name for _, faults in singles[:LIKELY]}
-            # where the area is a part of their edge, others come closer than those that move the mean
+            # if the area is a part of the fault's edge, other kinds come closer than those that move the mean
             likely = [x for x in models if x.name not in unlikely or getattr(x, "moves_mean", False)]
             break
     moved = (PutFault(_ShiftOfMeans(fake, real, mask), 1.0),)
     found.append((moved, [mask, *_by_pixel(images, mask, significant, moved)]))
     boxes = [x for area in (mask, grown(mask, 1) & significant) for x in within(box(area))]
-    # part of the images in which the area is taken to be that of another, to place it
+    # part of the images in which the area is assumed to be that of another, to find its place
     found.append(((PutFault(Misfit(), 0.8),), unlike([mask, *boxes])))
     region = grown(significant, REACH)
     around = side_to_fit(images, region, pixel_views(real, region)).first(SEARCHED)
@@ -125,7 +125,7 @@ class _Place:
         return min(zip(map(self.known.__getitem__, keys), areas, strict=True), key=lambda x: x[0])
 
     def moved(self, left: float, area: Tensor) -> tuple[float, Tensor]:
-        # times that a side of an area may move by a pixel
+        # largest number of moves of a side of an area by a pixel
         for _ in range(8):
             after, moved = self.best([area, *unlike(_moved(area))])
             if after >= left:

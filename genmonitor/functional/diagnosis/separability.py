@@ -54,7 +54,7 @@ class _Features(NamedTuple):
         for rows in in_cache(len(images), len(self.filters) * images[0, 0].numel() * images.element_size()):
             fine = F.conv2d(self.whitening(images[rows]), self.filters).abs().flatten(2)
             plain = F.conv2d(images[rows] - self.level, self.filters / self.filters[0].numel() ** 0.5)
-            # added to responses to plain pixels before those below 0 are cut: it makes their mean depend on more than
+            # added to responses to plain pixels before those below 0 are cut, so that their mean depends on more than
             # means
             plain = (plain + 0.1).relu().flatten(2)
             yield torch.cat([fine.mean(2), fine.amax(2), plain.mean(2)], 1).double().cpu()

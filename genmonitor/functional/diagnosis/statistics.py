@@ -72,7 +72,7 @@ class Statistics:
         color = (real[..., rows, columns].flatten(2) @ regions[:, 0]).mean(0)
         plain = cls(rows, columns, regions, torch.stack(pairs), color, real.new_zeros(()), real.new_ones(()))
         values = plain.values(real).double()
-        # least standard deviation of a statistic: what never varies is not known to the last digit
+        # smallest standard deviation of a statistic, since constant ones have rounding errors
         deviation = values.std(0).clamp_min(0.02)
         variances, axes = torch.linalg.eigh(((values - values.mean(0)) / deviation).T.cov())
         # added to variances along principal axes, whose mean is 1
@@ -102,7 +102,7 @@ class Statistics:
 def _central(shape: Sequence[int]) -> Tensor:
     """Return a mask [H, W] of pixels away from the border, where shifts and padding repeat pixels."""
     out = torch.zeros(*shape, dtype=torch.bool)
-    # pixels at the border of an image, an eighth of its side at most, in which plateaus are not counted, where most of
+    # pixels at the border of an image, at most an eighth of its side, without plateaus if most of
     # the area is elsewhere
     rows, columns = (slice(width, size - width) for size in shape for width in [min(4, size // 8)])
     out[rows, columns] = True

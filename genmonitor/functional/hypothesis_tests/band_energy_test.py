@@ -89,7 +89,7 @@ def band_energy_test(
     least = step**2 / 12 * real.shape[1] * masks.sum((-2, -1)).double()
     energies = [_energies(x, masks.flatten(0, 1)).cpu() + least.flatten() for x in (fake, real)]
     logs = [x.clamp_min(torch.finfo(x.dtype).tiny).log() for x in energies]
-    # less those of one image, which changes no difference: where all agree they are exactly zero
+    # minus those of one image, which changes no difference, so that they are exactly zero if all agree
     of_fake, of_real = (x - logs[1][:1] for x in logs)
     ratios = (of_fake.mean(0) - of_real.mean(0)).exp().view(len(wavelengths), -1)
     differences = blocks.differences(blocks.take(of_fake, of_real)).T

@@ -81,7 +81,7 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
 
     train, held_out, fake = check_sides({"train": train, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     both = torch.cat([x.to(train.device) for x in (fake, held_out)])
-    # training samples whose mean distance is what is usual around a sample, as Carlini et al. take it
+    # number of training samples whose mean distance is the usual one around a sample, as in Carlini et al.
     squares, neighbors = knn(both.flatten(1), train.flatten(1), min(50, len(train)))
     distances, nearest = squares.sqrt(), neighbors[:, 0]
     ratios = distances[:, 0] / distances.mean(1).clamp_min(torch.finfo(distances.dtype).tiny)
@@ -96,7 +96,7 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
 def lower_than_held_out(scores: Tensor, held_out: Tensor) -> Tensor:
     """Return the indices of scores [N] lower than those of 99 % of the held-out samples [M], the lowest first."""
     m = len(held_out)
-    # of equal scores, held-out samples come first, which is on the safe side
+    # for ties, held-out samples come first, which is conservative
     order = torch.cat([held_out, scores]).argsort(stable=True)
     held_out_at = (order < m).nonzero()[:, 0]
     before = order[: held_out_at[int(USUAL * m)]]
@@ -118,7 +118,7 @@ def count_test(count: int, n: int, m: int, distinct: int | None = None) -> tuple
     from scipy.stats import hypergeom
 
     allowed, seen = int(USUAL * m), count if distinct is None else distinct
-    # as many before so many held-out ones: negative hypergeometric
+    # number of samples before a number of held-out ones: negative hypergeometric
     p = float(hypergeom.sf(seen - 1, n + m, n, seen + allowed))
     found = torch.tensor([p, max(0.0, count / n - allowed / m)], dtype=torch.float64)
     return found[0], found[1]

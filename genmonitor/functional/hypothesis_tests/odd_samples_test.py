@@ -92,7 +92,7 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     # quantile of the realism in a window that is one unit below its median
     middle, low = found.quantile(torch.tensor([0.5, 0.05]).to(found), dim=2)[..., None]
     below = (found - middle).cpu()
-    # the least that such a unit is, a twentieth of a distance: where real ones hardly vary, a trace makes nothing odd
+    # smallest unit, a twentieth of a distance, so that traces are not odd where real samples hardly vary
     scores, view = (below / (middle - low).cpu().clamp_min(0.05)).amin(1).min(0)
     n = len(fake)
     odd = lower_than_held_out(scores[:n], scores[n:])
@@ -145,14 +145,14 @@ def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 
     real, held_out, fake = check_sides({"real": real, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     n = min(len(fake), len(held_out))
     both = torch.cat([x.to(real.device)[torch.arange(n) * len(x) // n] for x in (fake, held_out)])
-    # random exchanges of generated and held-out samples
+    # number of random exchanges of generated and held-out samples
     splits = torch.cat([(torch.arange(2 * n) < n)[None], random_splits(2 * n, n, 999, seed)])
     sides = torch.cat([splits, ~splits[:1]]).to(both)
     covered = torch.ones(len(real), len(sides), dtype=torch.bool, device=real.device)
     farthest = real.new_zeros(len(real))
     for x, y in _views(both, real):
         among = squared_distances(y.flatten(1), y.flatten(1)).fill_diagonal_(torch.inf)
-        # real samples that a ball reaches in which a generated sample covers, as Naeem et al. take it
+        # number of real neighbors that a ball reaches in which a generated sample covers, as in Naeem et al.
         radius = among.topk(min(5, len(y) - 1), largest=False).values[:, -1]
         distances = squared_distances(y.flatten(1), x.flatten(1))
         inside = (distances <= radius[:, None]).to(both)
@@ -170,7 +170,7 @@ def _where(below: Tensor) -> Tensor:
     """Return the window in which a sample is oddest [N], from its deviation below the median in each [N, W]."""
     last = below.shape[1] - 1
     lowest, window = below.min(1)
-    # by how much lower the logarithm of the realism in a window is than in the whole image, if it is said to be there
+    # difference of the logarithm of the realism from the whole image to a window from which the window is named
     return window.where(lowest < below[:, last] - 0.2, last)
 
 
@@ -194,7 +194,7 @@ def _views(samples: Tensor, real: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _realism(x: Tensor, real: Tensor, windows: Tensor) -> Tensor:
     """Return the logarithm of the realism of x [N, C, H, W] in each window, [W, N]."""
-    # differences that 8 bits do not hold make nothing odd; that is more than float32 rounds off squares and products
+    # differences below 8 bits are not odd; this exceeds the float32 rounding of squares and products
     step = (float(real.max() - real.min()) * STEP) ** 2 / 6 * real.shape[1]
     mean, tiny, out = real.mean(0), torch.finfo(x.dtype).tiny, []
     x, real = x - mean, real - mean
@@ -202,7 +202,7 @@ def _realism(x: Tensor, real: Tensor, windows: Tensor) -> Tensor:
         least = max(step * int(window.sum()), tiny)
         near, reference = (side[:, :, *slices_of(window)].flatten(1) for side in (x, real))
         among = squared_distances(reference, reference).fill_diagonal_(torch.inf)
-        # a ball around a real sample reaches to its third neighbor, as Kynkäänniemi et al. take it
+        # a ball around a real sample reaches to its third neighbor, as in Kynkäänniemi et al.
         radii = among.topk(min(3, len(real) - 1), largest=False).values[:, -1] + least
         blocks = (near[rows] for rows in in_cache(len(x), 4 * x.element_size() * len(real)))
         out.append(torch.cat([(radii / (squared_distances(some, reference) + least)).amax(1) for some in blocks]))

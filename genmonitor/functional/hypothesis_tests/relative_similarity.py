@@ -173,7 +173,7 @@ def check_comparable(fake: MMDInfluence, other: MMDInfluence) -> None:
     """Refuse influences that were not measured against the same real samples, regions and gammas."""
     same = fake.regions == other.regions and fake.real.shape == other.real.shape
     same = same and torch.allclose(fake.gamma, other.gamma, rtol=1e-6, atol=0)
-    # rounding on another device moves a mean by a tenth of this, other samples by much more
+    # rounding on another device changes a mean by a tenth of this, other samples by much more
     same = same and torch.allclose(fake.real_mean, other.real_mean, rtol=0, atol=1e-6)
     if not same:
         raise ValueError(

@@ -234,7 +234,7 @@ def disagreement_p_values(
 def _distances(kernel: PairKernel, rows: Tensor, splits: Tensor) -> Tensor:
     """Return the squared distances of the sides of each split [K, S] by K powers of the kernel."""
     weights = _side_weights(splits)
-    # powers of a kernel of distances are wider kernels, which see what lies farther apart, and the narrower covariance
+    # powers of a kernel of distances are wider kernels, for larger distances, and the narrower covariance
     wide = kernel.output_kernel.shift_invariant and kernel.prompt_kernel.shift_invariant
     powers = (1 / 16, 1 / 4, 1, 2) if wide else (1, 2)
     out = weights.new_zeros(len(powers), weights.shape[1])

@@ -156,7 +156,7 @@ def gram_total(rows: Tensor, n: int, eta: float, kernel: PairKernel) -> Tensor:
     """
     part, chosen = min(1.0, TOTAL_SAMPLES / len(rows)), []
     for side in (rows[:n], rows[n:]):
-        # the same places on sides of one size, which may be pairs
+        # the same rows of sides of one size, which may be pairs
         order = torch.randperm(len(side), generator=torch.Generator().manual_seed(0)).to(side.device)
         chosen.append(side[order[: max(2, round(part * len(side)))]])
     some = torch.cat(chosen).double()

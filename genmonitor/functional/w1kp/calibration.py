@@ -81,7 +81,7 @@ class W1KPCalibration:
         with torch.serialization.safe_globals(_numpy_globals()):
             try:
                 found = torch.load(path, map_location="cpu", weights_only=True)
-            except Exception as error:  # a file cut short, or of something else, may raise anything
+            except Exception as error:  # a truncated file, or one of something else, may raise any exception
                 raise ValueError(f"Expected {str(path)!r} to hold two arrays, but it does not load safely.") from error
         if isinstance(found, dict) and set(found) == {"distances", "heights", "dim"}:
             return cls.of(found["distances"], found["heights"], found["dim"])
@@ -187,7 +187,7 @@ def pair_distances(x: Tensor) -> Tensor:
     n = len(x)
     rows, columns = torch.triu_indices(n, n, offset=1, device=x.device)
     out = torch.zeros(n, n, dtype=torch.float64, device=x.device)
-    # one difference after the other, in the same way for each pair: equal distances are equal to the last bit
+    # one difference after the other, in the same way for each pair, so that equal distances are equal to the last bit
     out[rows, columns] = torch.nn.functional.pdist(x.double()).square()
     return out + out.T
 

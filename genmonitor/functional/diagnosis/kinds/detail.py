@@ -144,11 +144,11 @@ class Periodic(Kind):
         difference, everywhere = fake.mean(0) - real.mean(0), bool(area.all())
         level = difference if everywhere else _without_trend(difference, area, self.period)
         pattern, remains = _folded(level, area, self.period)
-        # what must remain of the difference where it is folded: 1.5 times what chance leaves, in whole images; half of
+        # part of the difference that must remain after folding: 1.5 times that of chance in whole images, and half of
         # it in an area, where a step leaves much
         if remains < (1.5 * self.period**2 / float(area.sum()) if everywhere else 0.5):
             return None
-        # part of what remains that half the period leaves from which the pattern is of that
+        # part of the remainder that half the period must leave for the pattern to have that period
         if self.period > 2 and _folded(difference, area, self.period // 2)[1] > 0.8 * remains:
             return None
         return Periodic(self.period, pattern / pattern.abs().max())

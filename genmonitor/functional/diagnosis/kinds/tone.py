@@ -74,7 +74,7 @@ class Color(Kind):
             return None
         shifts = (_shift_of_channels(*means) for means in _channel_means(fake, real, area))
         shift, apart = max(shifts, key=lambda x: x[1])
-        # standard errors that channels must have moved apart by for a color
+        # standard errors by which channels must have moved apart for a color
         if apart <= 3:  # then it is brightness
             return None
         direction = shift / shift.abs().max().clamp_min(torch.finfo(shift.dtype).tiny)
@@ -276,9 +276,9 @@ class Posterized(Kind):
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
         """Skip the kind unless generated images have few levels, since a kernel takes rounding for noise."""
-        # images whose values are counted
+        # number of images whose values are counted
         of_fake, of_real = (_in_few_levels(x[:64, :, area]) for x in (fake, real))
-        # part of the values that the 16 most common ones hold, from which images may be posterized
+        # part of the values covered by the 16 most common ones from which images may be posterized
         return self if of_fake >= 0.7 and of_fake > of_real else None
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:

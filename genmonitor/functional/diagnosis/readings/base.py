@@ -56,7 +56,7 @@ class Look:
     def calm(self) -> Tensor:
         """Residual of the calmest pixels, the smallest first [N, K]."""
         around = averaged(self.residual[:, None])[:, 0].flatten(1)
-        # part of an image's pixels, those with the smallest steps around them, whose grain is looked at
+        # part of the pixels of an image, those with the smallest steps around them, for the grain
         calmest = around.topk(max(1, round(0.25 * around.shape[1])), largest=False).indices
         return self.residual.flatten(1).gather(1, calmest)
 
@@ -65,7 +65,7 @@ class Look:
         """Pixels that stand out from the usual color of the border, bool [N, H, W]."""
         x = self.images
         border = torch.cat([x[:, :, 0], x[:, :, -1], x[:, :, :, 0], x[:, :, :, -1]], 2)
-        # part of the range by which a pixel of the figure differs from the border
+        # smallest difference of a pixel of the figure from the border, as a part of the range
         return (x - border.median(2).values[:, :, None, None]).abs().amax(1) > 0.2
 
     @cached_property

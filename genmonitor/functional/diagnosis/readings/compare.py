@@ -37,7 +37,7 @@ class Said:
     @property
     def size(self) -> float:
         """Visibility: the share times the difference in units of the visible difference."""
-        # times the visible difference beyond which a larger one is no more to see
+        # multiple of the visible difference beyond which a larger one is not more visible
         return self.share * min(abs(self.fake - self.real) / self.reading.visible, 8.0) ** 0.5
 
     def __str__(self) -> str:
@@ -148,17 +148,17 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
     """
     p = p_values(fake, real, seed)
     found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
-    # part of the images that must show a difference for it to be said
+    # part of the images that must show a difference for a report
     found = [x for x in found if x.share >= 0.15 and abs(x.fake - x.real) >= x.reading.visible]
     within = torch.cat([_ranks(x) - (len(x) + 1) / 2 for x in (fake, real)])
     alike = (within.T @ within) / within.norm(dim=0).clamp_min(1e-12).outer(within.norm(dim=0).clamp_min(1e-12))
     index = {id(x): i for i, x in enumerate(readings)}
     out: list[Said] = []
     for candidate in sorted(found, key=lambda x: (x.reading.indirect, -x.size)):
-        # rank correlation within both sets from which two readings say the same
+        # rank correlation within both sets from which two readings are redundant
         same = [x for x in out if abs(float(alike[index[id(x.reading)], index[id(candidate.reading)]])) >= 0.6]
         family = [x for x in out if x.reading.family == candidate.reading.family]
-        # readings of one family that are said
+        # largest number of reported readings of one family
         if not same and len(family) < 2:
             out.append(candidate)
     return out[:3]

@@ -20,7 +20,7 @@ class FlatPixels(_Detail):
     name, unit, visible = "flat pixels", "%", 0.08
 
     def of(self, look: Look) -> Tensor:
-        # step to both neighbors below which a pixel is flat: five of 255, which nobody sees
+        # step to both neighbors below which a pixel is flat: five of 255, which is invisible
         return (look.steepness < 0.02).float().mean((1, 2))
 
 
@@ -74,7 +74,7 @@ class Specks(_Detail):
         inner = x[:, 1:-1, 1:-1]
         beside = torch.stack([x[:, :-2, 1:-1], x[:, 2:, 1:-1], x[:, 1:-1, :-2], x[:, 1:-1, 2:]])
         outside = (inner - beside.amax(0)).clamp_min(0) + (beside.amin(0) - inner).clamp_min(0)
-        # part of the range by which a speck differs from the median of its neighbors
+        # smallest difference of a speck from the median of its neighbors, as a part of the range
         return (outside > 0.25).float().mean((1, 2))
 
 
