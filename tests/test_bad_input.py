@@ -233,7 +233,7 @@ PROMPTS = [
     (lambda: F.calibrate(x[:1]), "prompt", "none", "Draw more outputs"),
     (lambda: F.w1kp_score(x, index), "`calibration`", "None", "W1KPCalibration.load"),
     (lambda: F.w1kp_score(y, index, calibration=calibration), "features", "3", "5"),
-    (lambda: F.w1kp_score(x, index[:4], calibration=calibration), "`prompt_index`", "8 and 4", "as many"),
+    (lambda: F.w1kp_score(x, index[:4], calibration=calibration), "`prompt_index`", "8 and 4", "equally many"),
     (lambda: F.w1kp_score(x, x[:, 0], calibration=calibration), "`prompt_index`", "torch.float32", "whole numbers"),
     (lambda: F.w1kp_score(x, torch.arange(8), calibration=calibration), "prompt", "none", "Draw more outputs"),
     (lambda: F.w1kp_score(x, index, calibration=calibration, k=1), "`k`", "1", ">= 2"),

@@ -95,7 +95,7 @@ def _out(run, tmp_path):
         (_settings, "task_1 and .*task_2 differ in settings"),
         (_regions, "task_1 and .*task_2 differ in partition"),
         (_step, "task_1 and .*task_2 both evaluated step 29. Leave one out"),
-        (_damage, "task_1.*cms_run.json is none: .* It was edited or damaged"),
+        (_damage, "task_1.*cms_run.json is not: .* It was edited or damaged"),
         (_out, "Expected --out to be a new folder, but .*merged holds a run"),
     ],
 )

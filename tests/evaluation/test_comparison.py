@@ -243,7 +243,7 @@ def test_names_of_regions_are_those_of_values_words_and_pictures():
 
 @pytest.mark.parametrize("name", ["spread", "mmd", "product"])
 def test_a_region_cannot_have_the_name_of_a_value(name):
-    with pytest.raises(ValueError, match=f"that no value has, but got '{name}'"):
+    with pytest.raises(ValueError, match=f"that differ from names of values, but got '{name}'"):
         compare(REAL, DARK, settings=RegionSettings(partition=SIDES, region_names={"cluster_1": name}))
 
 

@@ -83,7 +83,7 @@ def test_user_is_told_what_went_wrong_on_one_process(tmp_path):
     for found in (first, last):
         assert "changed the training, which is put back as it was: parameter net.3.bias" in found["meddled"].lower()
         assert "to be used only to draw samples, but FSDPLinear is called" in found["encoder"]
-        assert "a network of their own" in found["encoder"]
+        assert "a separate network" in found["encoder"]
 
 
 @pytest.mark.slow

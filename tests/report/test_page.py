@@ -221,7 +221,7 @@ def test_page_names_a_run_that_it_could_not_read(tmp_path):
     add_diversity(folder, ["a cat"])
     (folder / "cms_run.json").write_text("{half")
     text = write_report(folder).read_text()
-    assert re.search(r'class="note alert">Missing here: .*cms_run.json is none: .*take it out of the folder', text)
+    assert re.search(r'class="note alert">Missing here: .*cms_run.json is not: .*take it out of the folder', text)
     assert "Variety of the samples" in text
 
 

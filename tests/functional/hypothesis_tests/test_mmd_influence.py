@@ -184,7 +184,7 @@ REFUSED = {
     ),
     "cosine": (lambda: mmd_influence(images(9, 0), images(9, 1), kernel=CosineKernel()), "`kernel` to be a GaussianK"),
     "width": (lambda: mmd_influence(images(9, 0), images(9, 1), kernel=1.0), "`kernel` to be a kernel"),
-    "range": (lambda: mmd_influence(images(9, 0), 1e200 * images(9, 1)), "squared distances float64 holds"),
+    "range": (lambda: mmd_influence(images(9, 0), 1e200 * images(9, 1)), "squared distances fit in float64"),
 }
 
 

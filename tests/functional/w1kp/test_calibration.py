@@ -65,7 +65,7 @@ def test_a_file_of_two_arrays_loads(tmp_path, form):
     np.testing.assert_array_equal(found.distances, X)
     np.testing.assert_array_equal(found.heights, Y)
     assert found.dim == 768
-    with pytest.raises(ValueError, match=r"`dim` for .* does not say what embedding"):
+    with pytest.raises(ValueError, match=r"`dim` for .* does not name its embedding"):
         W1KPCalibration.load(tmp_path / "xy.pt")
 
 

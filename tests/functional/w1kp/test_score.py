@@ -214,7 +214,7 @@ def test_many_outputs_of_one_prompt_stay_within_memory():
 def test_w1kp_without_calibration_says_how_to_calibrate(call):
     with pytest.raises(ValueError, match=r"got None.*calibrate\(features, prompt_index\).*W1KPCalibration.load"):
         call()
-    with pytest.raises(ValueError, match=r"embedding that the calibration is of, with 7 values.*\[12, 3\]"):
+    with pytest.raises(ValueError, match=r"calibration.s embedding, with 7 values.*\[12, 3\]"):
         call(calibration=calibrate(outputs(9, dim=7)))
 
 
