@@ -97,8 +97,8 @@ class Diagnosis:
             return min(1.0, places)
         copied = [x for x in self.findings if x.kinds[:1] and x.kinds[0].name == Copies.name]
         beside = [x for x in self.findings if x.fine is False and x.area.name not in self.areas] + copied
-        # tests beside those of places: copies, near twins, strange samples, real images that none is like, sizes of
-        # detail
+        # tests besides those of places: copies, near twins, strange samples, real images unlike every sample, frequency
+        # bands
         return min(1.0, 2 * min([places, *(5 * x.p for x in beside if x.p is not None)]))
 
     def of_image(self) -> dict[str, float]:
@@ -239,7 +239,7 @@ def _checked(
     fake = check_samples("fake", fake, tuple(real.shape[1:]))
     check_min_samples("fake", fake, MIN_SAMPLES)
     check_min_samples("real", real, MIN_SAMPLES)
-    # what faults explain needs no more than float32, whose products are twice as fast
+    # float32 suffices for the shares of faults, and its products are twice as fast
     fake, real = fake.detach().float(), real.detach().float().to(fake.device)
     pixels = real.ndim == 4 and not encoded
     doubt = scale_doubt(real, fake) if pixels and not skip_failing else None
@@ -296,7 +296,7 @@ def _examples(
     order = images.chosen_real[said[0].typical] if said else images.chosen_real
     shown = real[order[:EXAMPLES].to(real.device)]
     out = {f"real, with typical {said[0].reading.name}" if said else "real": shown}
-    # proportions and copies change no real image, and what else explains their area is not what was found
+    # proportions and copies change no real image, and other explanations of their area are not the finding
     of_area = () if found is None else fault_kinds(found.explained)
     changes = bool(finding.kinds) and finding.kinds == of_area and KINDS.get(finding.kinds[0].name, Kind).changes_images
     if found and found.explained and changes:

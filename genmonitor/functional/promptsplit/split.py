@@ -186,7 +186,7 @@ def split_modes(
     def read(vectors: Tensor, count: int, similar: PromptSplitModes | None) -> PromptSplitModes:
         eigenvalues, residuals = spectrum.space.quotients(vectors)
         eigenvalues = eigenvalues.cummin(0).values  # falling, in spite of rounding
-        # there are infinitely many directions that no sample has, with an eigenvalue of zero
+        # there are infinitely many directions without samples, with an eigenvalue of zero
         missing = (0, count - len(eigenvalues))
         eigenvalues, order = pad(eigenvalues, missing).sort(descending=True, stable=True)
         residuals, vectors = pad(residuals, missing)[order], pad(vectors, missing)[:, order]
