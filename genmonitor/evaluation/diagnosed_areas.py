@@ -30,7 +30,7 @@ from genmonitor.partition import PixelPartition
 MOSTLY_ALL = ("whole image", "most of the image")
 ANYWHERE = "anywhere"
 NamedMask = tuple[str, Tensor, str | None]
-"""The name of an area, its mask [H, W], and the region that it is."""
+"""Name, mask [H, W] and region of an area."""
 
 
 def diagnose_areas(
@@ -57,7 +57,7 @@ def diagnose_areas(
     for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
         everywhere = bool(mask.all())
         p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
-        # where areas explain most of the image, a fault of all of it would say the same less exactly
+        # if areas explain most of the image, a fault of the whole image would describe the same less exactly
         tried, p = models, None
         if everywhere and _is_everywhere(areas.values(), images):
             areas, findings = {}, []
@@ -112,10 +112,10 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
         first = measured[areas[0].area.name]
         if first.of_image >= whole.kinds[0].share - MARGIN:
             return areas  # weights fit a fault of an area too
-        # part of the image that one fault's area is at most, and part of its distance that all around it has at most
+        # largest part of the image of one fault's area, and largest part of its distance in its surroundings
         local = float(first.mask.double().mean()) < 0.5
         if local and distance_around(images, first.mask) < 0.25 * first.distance:
-            # weights imitate what is wrong there alone
+            # weights imitate a fault that is only there
             sentence = text.explained_sentence(areas[0].area.name, whole.kinds, whole.p or 0.0)
             return [replace(whole, area=areas[0].area, text=sentence), *areas[1:]]
     said = {kind.name for kind in whole.kinds}
@@ -128,7 +128,7 @@ def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
     if not areas:
         return False
     around = distance_around(images, torch.stack([x.mask for x in areas]).any(0))
-    # part of the distance of areas that what is around them has: at most 0.16 for nine of ten faults planted in a
+    # distance of the surroundings relative to that of the areas: at most 0.16 for nine of ten faults planted in a
     # place (benchmarks/diagnosis.md), 0.8 for a GAN of digits whose area changed with the order of the images
     return around >= 0.5 * max(x.distance for x in areas)
 
@@ -180,7 +180,7 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         return no_difference(area, found.p)
     kinds = fault_kinds(known)
     rivals = [] if known is None else [fault_kinds(replace(known, faults=x))[0] for x in known.rivals]
-    # of an area without readings, the nearest kind is more than nothing
+    # without readings of an area, name at least the nearest kind
     named = known is not None and (known.identified or (known.named and not found.readings))
     if named:
         sentence, verdict = text.explained_sentence(str(area), kinds, found.p, rivals), text.with_strength(kinds[0])
@@ -216,7 +216,7 @@ def fault_kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
     """Return True if images repeat each other."""
     found: Repeats = repeats(images)
-    # share of images with a near twin from which it is a finding
+    # share of images with a near twin from which there is a finding
     if found.share < 0.1 or found.p > LEVEL / 50:
         return []
     kind = FaultKind(Copies.name, found.share, "of the images have a near twin among them", found.of_distance)

@@ -11,9 +11,9 @@ import torch
 from genmonitor.images.image_set import ImageSet, random_order
 
 DRAWS = 20
-"""Draws of real images that make the baseline."""
+"""Number of draws of real images in the baseline."""
 MAX_SITES = 64**2
-"""Sites of larger images, which are patches."""
+"""Largest number of sites; those of larger images are patches."""
 
 
 class RealSplit(NamedTuple):

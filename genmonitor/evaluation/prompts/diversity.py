@@ -29,12 +29,12 @@ from genmonitor.plotting import diversity as plots
 from genmonitor.plotting.style import Drawing
 
 SCORES = tuple(declared("diversity").values())
-"""Values that have a curve, where they are measured."""
+"""Values that have a curve, if they are measured."""
 REAL = tuple(declared("real_diversity").values())
 FIDELITY = tuple(declared("prompt_fidelity").values())
-"""Values where the encoders of images and prompts share a space."""
+"""Values for encoders of images and prompts with a common space."""
 OF_OUTPUTS = ("vendi", "rke")
-"""Scores that have nothing to do with prompts."""
+"""Scores that do not depend on prompts."""
 NAMED = 3
 """Ignored prompts that a sentence names."""
 
@@ -149,9 +149,9 @@ class SpreadTracker(PromptTracker):
         bests = {name: min(best, self.limit) for name, best in self.best.items()}
         kept = {name: values[name] / best if best > RESOLUTION else 1.0 for name, best in bests.items()}
         typical = min(1.0, median(kept.values())) if kept else 1.0
-        # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
-        # part by which a prompt keeps less of its best than a typical one: as a conditional GAN learned digits, healthy
-        # classes fell to a third of the spread of their first epochs, all together
+        # a model that learns the meaning of its prompts has less variety for each, which is not a collapse
+        # ratio of what a prompt keeps to what a typical one keeps: while a conditional GAN learned digits, healthy
+        # classes together fell to a third of the spread of their first epochs
         # if a typical prompt keeps no more than a tenth of its best, it has not learned but collapsed with the others
         allowed = (typical if typical > 0.1 else 1.0) / 4.0
         return [name for name, part in kept.items() if part <= allowed]

@@ -21,11 +21,11 @@ from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
 
 ROUNDING = 1e-6
-"""Eigenvalues closer to zero count as zero."""
+"""Absolute value below which eigenvalues count as zero."""
 SHOWN = 5
 """Samples of each side that show a mode."""
 LARGEST_SIDE = 128
-"""Pixels of the pictures kept of samples."""
+"""Largest side of the pictures of samples, in pixels."""
 
 COVARIANCES = ("outputs", "prompts")
 """Keys that DiversityMetric returns in addition to scores."""

@@ -23,7 +23,7 @@ from genmonitor.functional.hypothesis_tests.relative_similarity import (
 )
 
 LEVEL = 0.001
-"""Level of a visible change, for all readings together: the least that 999 permutations allow."""
+"""Level of a visible change, for all readings together, the lowest possible with 999 permutations."""
 
 
 class Look(NamedTuple):
