@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One evaluation in `trainer.validate` or `trainer.test`, as a run of its own beside that of the training."""
+"""One evaluation in `trainer.validate` or `trainer.test`, as a run separate from that of the training."""
 
 from __future__ import annotations
 

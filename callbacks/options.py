@@ -14,7 +14,7 @@ from genmonitor.monitoring.options import EvaluationOptions, check_names
 
 
 class MonitorOptions(EvaluationOptions, total=False):
-    """Options that all monitors of a Trainer take by keyword, beside those of `EvaluationOptions`.
+    """Options that all monitors of a Trainer take by keyword, in addition to those of `EvaluationOptions`.
 
     These are `image_key`, `evaluate_on`, `on_alert`, `on_error` and `verbose`.
 

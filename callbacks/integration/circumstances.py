@@ -138,7 +138,7 @@ def _attributes(namespace: dict[str, Any]) -> State:
 
 
 def way_back(trainer: pl.Trainer) -> str:
-    """Return what to do where the training cannot be put back, naming its last checkpoint."""
+    """Return advice for a training that cannot be restored, with its last checkpoint."""
     paths = [(getattr(x, "last_model_path", "") or x.best_model_path) for x in trainer.checkpoint_callbacks if x]  # type: ignore[attr-defined]
     saved = [path for path in paths if path]
     return f"Go back to the checkpoint {saved[-1]}." if saved else "Start again: there is no checkpoint to go back to."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Areas of a diagnosis: which ones are looked at, which of them say something of their own, and what each says."""
+"""Areas of a diagnosis: their search, the choice of those with separate findings, and the findings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def diagnose_areas(
     if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
-        # share of images with a near twin from which that is said first, unless another finding explains more
+        # share of images with a near twin from which this is the first finding, unless another explains more
         first = [x for x in copies if x.kinds[0].strength >= 0.3 and x.kinds[0].share >= most]
         findings = [*first, *findings, *(x for x in copies if x not in first)]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]

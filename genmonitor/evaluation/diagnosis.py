@@ -193,8 +193,8 @@ def diagnose(
 
     Raises:
         TypeError: If a side holds no real numbers, or another argument is of another type.
-        ValueError: If shapes or value ranges differ, samples are too few or not finite, arguments exclude each other,
-            or a fault model or reading does not return finite values of the expected shape.
+        ValueError: If shapes or value ranges differ, samples are too few or not finite, or arguments exclude each
+            other. Also if a fault model or reading does not return finite values of the expected shape.
 
     Example:
         >>> images = torch.rand(400, 1, 8, 8, generator=torch.Generator().manual_seed(0)).cumsum(3) / 8

@@ -29,6 +29,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         ValueError: If there are none.
 
     Example:
+        >>> import torch
         >>> find_images((torch.tensor([7]), torch.zeros(1, 8, 8)), None).shape
         torch.Size([1, 1, 8, 8])
     """

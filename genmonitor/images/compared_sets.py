@@ -61,8 +61,8 @@ def check_paired(paired: bool, sets: Mapping[str, Sized]) -> None:
 def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tuple[int, list[str]]:
     """Return the number of images compared on each side, and notes about it.
 
-    A draw of the baseline takes the same number from the other real images, of which there must be about a fifth more.
-    If every draw took all of them, the band would have no width.
+    A draw of the baseline takes the same number from the other real images, so there must be about a fifth more of
+    these. If every draw took all of them, the band would have no width.
     """
     wanted = min(check_at_least("n_samples", n_samples, 2), n_fake)
     n = max(MIN_FAKE, min(wanted, n_real * 5 // 11))

@@ -18,11 +18,11 @@ class Notes:
     Args:
         name: Name of the monitor, for messages.
         warn: Function that warns the user, on rank zero only.
-        inform: Prints other messages, on rank zero only.
+        inform: Function that prints other messages, on rank zero only.
 
     Attributes:
-        items: The notes so far, each with its epoch, step and text, and what it is about if it is an alert. Epoch and
-            step are None for the whole run.
+        items: Notes so far, each with epoch, step, text and, for an alert, its subject. Epoch and step are None for the
+            whole run.
     """
 
     def __init__(self, name: str, warn: Callable[[str], Any], inform: Callable[[str], Any]) -> None:
@@ -44,23 +44,23 @@ class Notes:
         self._moment = WHOLE_RUN
 
     def add(self, text: str, alert: str | None = None) -> None:
-        """Warn, and record it for the report; `alert` names what an alert is about."""
+        """Warn, and record the note for the report; `alert` is the subject of an alert."""
         self.warn(text)
         self.record(as_sentence(text), alert)
 
     def add_once(self, text: str) -> None:
-        """Warn and record it, unless that was said in this run."""
+        """Warn and record the note, unless this was done before in this run."""
         if all(note["text"] != as_sentence(text) for note in self.items):
             self.add(text)
 
     def record(self, text: str, alert: str | None = None) -> None:
-        """Record a note for the report alone."""
+        """Record a note only for the report."""
         note = {**self._moment, "text": text, "alert": alert}
         if note not in self.items:  # a second fit repeats those of its run
             self.items.append(note)
 
     def warn(self, text: str) -> None:
-        """Warn in the terminal alone."""
+        """Warn only in the terminal."""
         self._warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
 
     def inform(self, text: str) -> None:

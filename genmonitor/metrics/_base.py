@@ -207,7 +207,7 @@ class KernelMetric(GenerativeMetric):
         return kernel if math.isnan(value) else replace(kernel, gamma=value)
 
     def _resolved(self, gamma: str, x: Tensor) -> Kernel:
-        """Return a kernel; an open gamma is taken from samples [N, D] and kept."""
+        """Return a kernel; a gamma that is not given is taken from samples [N, D] and kept."""
         kernel = self._kernel(gamma).resolved(x)
         self._keep_gamma(gamma, kernel)
         return kernel

@@ -38,7 +38,7 @@ class MomentMetric(KernelMetric):
         self._maps: dict[str, tuple[Hashable, FeatureMap]] = {}
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another metric of this kind; an open gamma is taken over from it.
+        """Add the state of another metric of this kind, and its gamma if this metric has none.
 
         Raises:
             ValueError: If it sums other features.
@@ -257,8 +257,8 @@ class PromptedMetric(SpectralMetric):
         Args:
             outputs: Features [N, D] or images [N, C, H, W].
             prompts: Features [N, E].
-            real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
-            reference: Likewise, beside PromptSplit.
+            real: True to ignore the batch, so that one MetricCollection feeds metrics of one and of two sides.
+            reference: True to ignore the batch, likewise, next to PromptSplit.
 
         Raises:
             TypeError: If they are not tensors of real numbers.

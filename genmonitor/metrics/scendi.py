@@ -107,7 +107,7 @@ class ScendiScore(PromptedMetric):
             num_modes: Number K of modes, at most the number of features of outputs.
 
         Returns:
-            Eigenvalues and eigenvectors. `mode_scores` scores samples on them; the highest scores show what a mode is.
+            Eigenvalues and eigenvectors. `mode_scores` scores samples on them; the highest scores illustrate a mode.
         """
         with self._synced():
             return scendi_modes(self._joint(), self.feature_sum, num_modes, rcond=self.rcond)

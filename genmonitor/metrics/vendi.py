@@ -57,7 +57,7 @@ class _ModeCount(SpectralMetric):
             num_modes: Number K of modes, at most the number of features of the kernel.
 
         Returns:
-            Eigenvalues and eigenvectors. `mode_scores` scores samples on them; the highest scores show what a mode is.
+            Eigenvalues and eigenvectors. `mode_scores` scores samples on them; the highest scores illustrate a mode.
 
         Raises:
             ValueError: If the metric keeps samples instead of streaming, or has seen none.

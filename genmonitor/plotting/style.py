@@ -45,7 +45,7 @@ def cluster_name(label: int, names: Mapping[int, str] | None = None) -> str:
 
 
 def new_figure(width: float, height: float, title: str, note: str = "", color: str = INK) -> Figure:
-    """A white figure of so many pixels on its own Agg canvas, unknown to pyplot, with a headline."""
+    """Return a white figure of a size in pixels on its own Agg canvas, unknown to pyplot, with a headline."""
     figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
     add_text(figure, 18, 14, title, color, va="top", fontsize=13, fontweight="bold")

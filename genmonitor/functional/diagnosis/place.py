@@ -36,7 +36,7 @@ def located(
 
     The place is where real images with the fault are closest to generated ones, compared with their surroundings.
     Candidates are the pixels for which this holds one by one, and the area of the map. Their sides are moved as long as
-    that brings images closer. The fault may also be around the area, since constant pixels beside a fault stand out
+    that brings images closer. The fault may also be around the area, since constant pixels next to a fault stand out
     more than the fault. A part of another image shows only at its edge.
 
     Args:

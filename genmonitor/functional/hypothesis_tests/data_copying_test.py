@@ -24,7 +24,7 @@ class DataCopying(NamedTuple):
             It is 0 on average without copying, and -3 or less where generated samples are nearer to training samples
             than held-out ones are. Blurred or faded images lower it too, so it decides nothing alone.
         p_value: P-value (float64 scalar) that there are no more near copies than among held-out samples.
-        share: Share (float64 scalar in [0, 1]) of the generated samples that are near copies, less that of held-out
+        share: Share (float64 scalar in [0, 1]) of the generated samples that are near copies, minus that of held-out
             ones.
         nearest: Index of the training sample nearest to each generated one, int64 [N].
         ratios: Distance to it, relative to the mean distance of the 50 nearest, float64 [N].
@@ -41,7 +41,7 @@ class DataCopying(NamedTuple):
 
 
 def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopying:
-    """Test whether generated samples copy training samples, compared with held-out real ones that cannot be copies.
+    """Test if generated samples copy training samples, compared with held-out real ones that cannot be copies.
 
     A sample's distance to its nearest training sample is taken relative to the mean distance of its 50 nearest (Carlini
     et al.). This is because images that are faded, blurred or too alike are nearer to everything without being copies.

@@ -30,7 +30,7 @@ class OddSamples(NamedTuple):
 
     Attributes:
         p_value: P-value (float64 scalar) that there are no more odd samples than among held-out ones.
-        share: Share (float64 scalar in [0, 1]) of the samples that are odd, less that of held-out ones.
+        share: Share (float64 scalar in [0, 1]) of the samples that are odd, minus that of held-out ones.
         scores: Score of each sample, float64 [N]: the lower, the odder.
         odd: Indices of samples odder than 99 % of the held-out ones, the oddest first, int64 [K]. They include about 1
             % of the samples that are not odd.

@@ -49,7 +49,7 @@ def two_sample_test_by_class(
         each side.
 
     Raises:
-        TypeError: If a side is not a tensor of real numbers, or labels are no tensor of integers.
+        TypeError: If a side is not a tensor of real numbers, or labels are not a tensor of integers.
         ValueError: If shapes differ, values are not finite, there is not one label per sample, no class has 8 samples
             on both sides, or an argument is out of range.
 

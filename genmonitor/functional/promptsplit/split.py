@@ -113,9 +113,9 @@ def prompt_split(
         prompt_kernel: Kernel of prompts; None for a Gaussian. A gamma that is not given comes from `reference_prompts`.
         eta: Weight of the reference side, positive.
         num_modes: Number M of modes of each side.
-        num_features: Number R of random features, at a cost linear in the number of samples; None for exact kernels,
-            which are also used for up to twice as many samples as features. Eigenvalues are off by about
-            sqrt((8 + 8 eta²) / R) (Theorem 1).
+        num_features: Number R of random features, at a cost linear in the number of samples; None for exact kernels.
+            These are also used for up to twice as many samples as features. Eigenvalues are off by about sqrt((8 + 8
+            eta²) / R) (Theorem 1).
         seed: Seed of the random features.
 
     Returns:
@@ -123,8 +123,8 @@ def prompt_split(
 
     Raises:
         TypeError: If an input is not a tensor of real numbers.
-        ValueError: If lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, an argument
-            is out of its range, or the random features do not fit in memory.
+        ValueError: If lengths or dimensions differ, values are not finite, or a side has fewer than 2 samples. Also if
+            an argument is out of its range, or the random features do not fit in memory.
 
     References:
         Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",

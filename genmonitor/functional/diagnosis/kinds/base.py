@@ -50,7 +50,7 @@ class FaultModel(Protocol):
             generator: Random generator, on the CPU.
 
         Returns:
-            New images of the same shape; only the area that is diagnosed is looked at.
+            New images of the same shape; only the diagnosed area is used.
         """
         ...
 
