@@ -25,8 +25,8 @@ from genmonitor.evaluation.regions.presenter import (
     SHOWN,
     diagnosis_figures,
     on_map,
-    plain_table,
     region_data,
+    region_table,
     regions_html,
     side_by_side,
 )
@@ -148,16 +148,18 @@ class Comparison:
         sites = {"image": sum(sizes)} | {name: sizes[label] for name, label in regions.items()}
         return closer.closer_table(self.differences, [found.values for found in self.evaluations], self.names, sites)
 
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that `str()` shows: of regions or which set is closer, and of classes where there are labels."""
+        regions = region_table(region_data(self.evaluations[0].findings, self.values, self.partition))
+        return [self.table or regions, *([by_class.class_table(self.classes)] if self.classes else [])]
+
     def __str__(self) -> str:
         """Return the findings, the images they are based on, the table and the notes as text."""
-        if self.table is None:
-            table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
-            if self.classes:
-                table += f"\n{on_screen(by_class.class_table(self.classes))}\n"
-        else:
-            table = f"\n{on_screen(self.table)}\n"
+        title = f"Regions, {self.n_samples} images\n" if self.table is None else ""
+        tables = f"\n{title}" + "".join(f"{on_screen(table)}\n\n" for table in self.tables).removesuffix("\n")
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
-        return "\n".join([*map(str, headlines(self.findings)), f"{self.split}.", table, *notes]).rstrip("\n")
+        return "\n".join([*map(str, headlines(self.findings)), f"{self.split}.", tables, *notes]).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain Python that JSON can hold."""

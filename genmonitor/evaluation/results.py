@@ -132,6 +132,10 @@ class Presenter(Generic[EvaluationT]):
         """Return the tables of an evaluation."""
         return {}
 
+    def samples_table(self, evaluation: EvaluationT, samples: Samples) -> Table | None:
+        """Return single samples with what was read of each; None where nothing was."""
+        return None
+
     def shown_real(self) -> ShownImages | None:
         """Return some of the real images to compare with; None for a report without them."""
         return None

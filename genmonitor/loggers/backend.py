@@ -9,7 +9,7 @@ A backend is chosen by the methods of `logger.experiment`, not by the logger's c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,9 @@ class Backend(ABC):
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Show a table; its text comes from the user and must not act as markup."""
+
+    def log_samples(self, tag: str, make: Callable[[], Table | None], step: int) -> None:
+        """Show single samples with their readings; `make` returns them, or None at an evaluation without any."""
 
     def log_finding(self, tag: str, text: str, step: int) -> None:
         """Show the finding of an evaluation, in place of the one before; its text must not act as markup."""

@@ -29,11 +29,9 @@ class MLflowBackend(Backend):
 
         for tag, png in figures.items():
             picture = Image.open(io.BytesIO(png), formats=["PNG"])
-            if epoch is None:
-                path = f"{FOLDER}/{file_stem(tag, step, epoch)}.png"
-                self.experiment.log_image(self.logger.run_id, picture, artifact_file=path)
-            else:
-                self.experiment.log_image(self.logger.run_id, picture, key=self.key(tag), step=step)
+            as_file = {"artifact_file": f"{FOLDER}/{file_stem(tag, step, epoch)}.png"}
+            place = as_file if epoch is None else {"key": self.key(tag), "step": step}
+            self.experiment.log_image(self.logger.run_id, picture, **place)
 
     def log_finding(self, tag: str, text: str, step: int) -> None:
         """Set a tag of the run, shown in the table of runs."""

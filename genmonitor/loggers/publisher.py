@@ -204,6 +204,8 @@ class Publisher:
             tables.update(presenter().tables(evaluation))
             for name, table in tables.items():
                 self._log_table(f"{self._prefix}/{name}_table", table.cleaned(), step)
+            make = partial(presenter().samples_table, evaluation, found.samples)
+            self._loggers.each(lambda x: x.log_samples(f"{self._prefix}/samples_table", make, step))
 
         def describe() -> None:
             said = [finding.to_dict() for finding in headlines(evaluation.findings)]

@@ -113,9 +113,6 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
         | --- | --- |
         | a &#124; b | 0&#46;25 |
     """
-    head, *body = [[as_markdown(_text(cell)) for cell in line] for line in [columns, *rows]]
+    written = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in line] for line in [columns, *rows]]
+    head, *body = [list(map(as_markdown, line)) for line in written]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(columns), *body])
-
-
-def _text(cell: Any) -> str:
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -58,15 +58,21 @@ class WandbBackend(Backend):
         self._log({tag: wandb.Image(picture, caption=caption) for tag, picture in pictures.items()}, step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
-        """Log a table with its pictures."""
+        """Log a table with its pictures, as JPEG: as PNG those of a run's samples would take many times the room."""
         import wandb
         from PIL import Image
 
         def cell(value: Any) -> Any:
-            return wandb.Image(Image.fromarray(value)) if isinstance(value, np.ndarray) else value
+            return wandb.Image(Image.fromarray(value), file_type="jpg") if isinstance(value, np.ndarray) else value
 
         rows = [[cell(value) for value in row] for row in table.rows]
         self._log({tag: wandb.Table(columns=list(table.columns), data=rows)}, step)
+
+    def log_samples(self, tag: str, make: Callable[[], Table | None], step: int) -> None:
+        """Log them as a table, which W&B sorts and filters by any reading."""
+        table = make()
+        if table is not None:
+            self.log_table(tag, table.cleaned(), step)
 
     def log_finding(self, tag: str, text: str, step: int) -> None:
         """Add the finding to the row of the evaluation and to the run's summary, shown in the table of runs."""

@@ -73,7 +73,7 @@ def read_wandb_tables(folder):
     for artifact in wandb_records(folder, "artifact"):
         files = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
         (table,) = (json.loads(file.read_text()) for name, file in files.items() if name.endswith(".table.json"))
-        rows = [[imread(files[x["path"]]) if isinstance(x, dict) else x for x in row] for row in table["data"]]
+        rows = [[imread(files[x["path"]]) / 255 if isinstance(x, dict) else x for x in row] for row in table["data"]]
         tables.append((table["columns"], rows))
     return tables
 

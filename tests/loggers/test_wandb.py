@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, read_wandb_tables, wandb_records
 from _helpers.loggers import CHARTS, AnyLogger, WandbRun, both_namespaces, cluster_figures
+from _helpers.modules import digits, fit, loader
 
+from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
 from genmonitor.findings.values import ValueSpec
@@ -182,3 +184,34 @@ def test_handles_runs_of_wandb_only(folder):
     run.finish()
     assert not WandbBackend.handles(AnyLogger(), None)
     assert not WandbBackend.handles(AnyLogger(), AnyLogger())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+def test_samples_of_a_diagnosis_are_a_table_of_their_readings(folder):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
+    made = PixelClusterMonitor(3, n_samples=100, n_cluster_images=200)
+    fit(folder, made, val=loader(digits(300, 400)), logger=logger, max_epochs=1)
+    finish(logger)
+    ((columns, rows),) = read_wandb_tables(folder)
+    assert (columns[:3], len(rows)) == (["sample", "picture", "darkest pixels"], 64)
+    assert [row[0] for row in rows] == list(range(64))
+    assert rows[0][1].shape[:2] == (8, 8)
+    assert all(isinstance(cell, float) for row in rows for cell in row[2:])
+    (row,) = [values for values in read_wandb(folder) if "cms/samples_table/_type" in values]
+    assert row[STEP] == made.history[-1]["step"]
+
+
+def test_a_table_of_64_pictures_is_small(folder):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 64, 3), np.uint8)
+    WandbBackend(logger).log_table("cms/samples_table", Table(["picture"], [[x] for x in noise]), step=1)
+    WandbBackend(logger).finish_evaluation(1)
+    finish(logger)
+    (artifact,) = wandb_records(folder, "artifact")
+    sizes = [entry.size for entry in artifact.manifest.contents if not entry.path.endswith(".json")]
+    assert len(sizes) == 64
+    assert sum(sizes) < 400_000  # of noise, which nothing compresses; as PNG 800 kB

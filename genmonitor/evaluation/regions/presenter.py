@@ -30,6 +30,7 @@ from genmonitor.findings.finding import Finding, differs, verdict_of
 from genmonitor.findings.tables import Table, on_screen
 from genmonitor.findings.values import Values
 from genmonitor.functional.diagnosis.kinds import in_words
+from genmonitor.functional.diagnosis.readings import READINGS, read, usable_readings
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition
@@ -39,6 +40,8 @@ from genmonitor.plotting.style import Drawing, thumbnails, to_array
 
 SHOWN = 40
 """Images shown one by one: rows of 4, 5, 8 and 10 are full."""
+LISTED = 64
+"""Number of samples in the table of their readings."""
 TABLE_NOTES = {
     "error ratio": "5 × = five times as far from real images as others of these are; p says whether it is more than "
     "chance",
@@ -96,6 +99,20 @@ class RegionPresenter(Presenter[RegionEvaluation]):
     def tables(self, evaluation: RegionEvaluation) -> Mapping[str, Table]:
         """Return the results of the classes, the largest difference first."""
         return {"classes": class_table(evaluation.classes)} if evaluation.classes else {}
+
+    def samples_table(self, evaluation: RegionEvaluation, samples: Samples) -> Table | None:
+        """Return the first samples, with their prompts and readings; None without a diagnosis."""
+        images, indices = samples.images[:LISTED], samples.indices[:LISTED].tolist()
+        if evaluation.diagnosed.diagnosis is None or not len(images):
+            return None
+        low, high = self.fitted.regions.value_range
+        readings = usable_readings(READINGS, images)
+        columns = {"sample": indices, "picture": list(np.round(255 * self._tiles(images)).astype(np.uint8))}
+        if self.prompts is not None:
+            columns["prompt"] = [self.prompts.text(i) for i in indices]
+        values = read(readings, (images.float() - low) / ((high - low) or 1.0)).T.tolist()
+        columns |= dict(zip((x.name for x in readings), values, strict=True))
+        return Table(list(columns), list(map(list, zip(*columns.values(), strict=True))))
 
     def shown_real(self) -> ShownImages | None:
         """Return real images to compare with; None if this process has none."""
@@ -266,17 +283,15 @@ def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(columns, rows, ["sites", "share", "CMS", "where"], TABLE_NOTES)
 
 
-def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPartition, of: str = "") -> str:
+def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPartition) -> str:
     """Return an evaluation region by region as text, the largest difference first.
 
     Args:
         findings: Findings of the evaluation.
         record: Values of the evaluation.
         partition: Regions.
-        of: Addition to the title, such as "500 images".
     """
-    epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
-    title = ", ".join(filter(None, ["Regions", epoch, of]))
+    title = f"Regions, epoch {record['epoch']:g}" if "epoch" in record else "Regions"
     return "\n".join(["", title, on_screen(region_table(region_data(findings, record, partition))), ""])
 
 
