@@ -65,26 +65,10 @@ def run(args: Namespace) -> tuple[Result, str]:
         partition.save(folder.path / "partition.npz")
     notes = [as_sentence(note) for note in (*found.notes(), *patch_notes(partition, of.patch_size))]
     files = [str(folder.path / "partition.npz"), *drawn]
-    result = {
-        "images": len(images),
-        "gamma": kernel.gamma,
-        "linkage": found.linkage,
-        "stability": stability,
-        "regions": {
-            name: {**place_data(partition, label), "stability": stability.get(name)}
-            for name, label in partition.regions().items()
-        },
-        "notes": notes,
-        "labels": partition.labels.tolist(),
-        "files": files,
-    }
-    text = [
-        f"{partition.num_clusters} clusters by {found.linkage} linkage in {len(images)} images.",
-        f"Stability {stability['overall']:.2f}: agreement of halves of the images, 1 if identical, 0 by chance.",
-        "",
-        *region_lines(partition, stability),
-        "",
-        *notes,
-        *files,
-    ]
-    return result, "\n".join(text)
+    places = {name: place_data(partition, label) for name, label in partition.regions().items()}
+    regions = {name: {**place, "stability": stability.get(name)} for name, place in places.items()}
+    result: Result = {"images": len(images), "gamma": kernel.gamma, "linkage": found.linkage, "stability": stability}
+    result |= {"regions": regions, "notes": notes, "labels": partition.labels.tolist(), "files": files}
+    told = f"{partition.num_clusters} clusters by {found.linkage} linkage in {len(images)} images."
+    how = f"Stability {stability['overall']:.2f}: agreement of halves of the images, 1 if identical, 0 by chance."
+    return result, "\n".join([told, how, "", *region_lines(partition, stability), "", *notes, *files])

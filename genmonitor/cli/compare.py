@@ -83,22 +83,17 @@ def run(args: Namespace) -> tuple[Result, str]:
     names = apart(*filter(None, (args.fake, args.other)))
     notes = (*comparison.notes, *notes, *(note for x in sets for note in x.notes))
     comparison = replace(comparison, names=names, notes=notes)
-    manifest = {
-        "baseline": comparison.baseline,
-        "heading": f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}",
-        "real_images": args.real,
-        "generated_images": args.fake,
-        "other_images": args.other,
-        "n_samples": comparison.n_samples,
-        "differences": comparison.differences,
-    }
-    written = results.publish(args, "compare", "cms", _measurement(comparison), manifest)
+    heading = f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}"
+    of = {"real_images": args.real, "generated_images": args.fake, "other_images": args.other, "heading": heading}
+    measured = {name: getattr(comparison, name) for name in ("baseline", "n_samples", "differences")}
+    written = results.publish(args, "compare", "cms", _measurement(comparison), of | measured)
     labels = comparison.partition.labels
     found = {**comparison.to_dict(), "labels": labels.tolist(), **written}
     found["failed"] = failures(args.fail_if, *_gated(comparison))
     if args.junit is not None:
         comm.from_rank_zero(lambda: args.junit.write_text(junit(args.fail_if, found["failed"]), "utf-8"))
-    return found, "\n".join([str(comparison), "", *map_of_characters(labels), "", results.report_line(found)])
+    text = "\n".join([str(comparison), "", *map_of_characters(labels), "", results.report_line(found)])
+    return found, results.as_asked(args, comparison.tables, text)
 
 
 def _check_file(path: Path) -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from genmonitor._formatting import format_p
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import add_settings, add_sigma_arguments, apart, given_settings, nonempty
@@ -107,10 +106,7 @@ def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | Non
         specs=of_page,
         split=f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below only "
         f"{second}",
-        rows={
-            "prompts": [] if prompts is None else _prompt_rows(found.found),
-            "modes": modes,
-        },
+        rows={"prompts": [] if prompts is None else _prompt_rows(found.found), "modes": modes},
         figures=_figures(found, sets, None if prompts is None else evaluator.prompts),
         notes=notes,
         evaluator=evaluator,
@@ -156,27 +152,26 @@ def _titles(sets: Sequence[Outputs]) -> tuple[str, ...]:
 def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[dict[str, Any]]:
     """Return the modes of either sign with their prompts, and the outputs of both sides that show them."""
     names, rows = _titles(sets), []
+    texts = None if prompts is None or prompts.embeddings is not None else prompts.values
+    of_sides = (texts, texts and texts[len(sets[0]) :])
     for owner, modes in zip(names, (found.top, found.bottom), strict=True):
         for mode in modes:
             only = owner if found.beyond_chance(mode) else CHANCE
-            row: dict[str, Any] = {"eigenvalue": f"{mode.eigenvalue:+.4f}", "only in": only}
+            row: dict[str, Any] = {"eigenvalue": mode.eigenvalue, "only in": only}
             if prompts is not None:
                 row["prompts"] = [cut(prompt, 40) for prompt, _ in most_of(mode.prompts)]
-            for name, side, chosen in zip(names, sets, (mode.samples, mode.reference_samples), strict=True):
-                row[name] = [side.label(number) for number in chosen[:3]]
+            chosen = (mode.samples, mode.reference_samples)
+            for name, side, numbers, known in zip(names, sets, chosen, of_sides, strict=True):
+                row[name] = [side.label(number, known) for number in numbers[:3]]
             rows.append(row)
     return rows
 
 
 def _prompt_rows(found: Disagreement) -> list[dict[str, Any]]:
-    """Return the prompts that differ most."""
+    """Return the prompts that differ most, of those that do by more than chance."""
     return [
-        {
-            "prompt": cut(prompt, 60),
-            "share": f"{100 * share:.0f} %",
-            "p": format_p(found.prompt_p[prompt]) if prompt in found.prompt_p else "",
-        }
-        for prompt, share in found.changed[:20]
+        {"prompt": cut(prompt, 60), "share": share, "p": found.prompt_p.get(prompt)}
+        for prompt, share in found.differing[:20]
         if share >= LEAST
     ]
 

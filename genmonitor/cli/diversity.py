@@ -140,7 +140,7 @@ def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | N
     modes = []
     for number, ends in enumerate(found.ends.indices.tolist()):
         one, other = ends[: len(ends) // 2], ends[len(ends) // 2 :][::-1]
-        mode: dict[str, Any] = {"mode": number + 1, "share": f"{100 * found.shares[number]:.0f} %"}
+        mode: dict[str, Any] = {"mode": number + 1, "share": found.shares[number]}
         for name, end in (("one end", one), ("the other end", other)):
             mode[name] = [outputs.label(row, named) for row in end[:3]]
         modes.append(mode)

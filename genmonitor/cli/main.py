@@ -81,7 +81,7 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name in words:  # the others' imports would take seconds
             try:
-                with show_progress("loading torch"):
+                with show_progress("loading torch", piped=False):
                     module = importlib.import_module(f"genmonitor.cli.{name}")
             except ValueError as error:  # of a library's variable, such as MPLBACKEND
                 command.error(f"an environment variable or a settings file of a library is wrong: {error}")
@@ -183,11 +183,12 @@ def _sigterm_raises() -> Iterator[list[int]]:
 
 
 def _format(args: Namespace, result: dict[str, Any], text: str) -> str:
-    """Return a result as JSON, as its first line, or as text with wrapped lines."""
+    """Return a result as JSON, as tables for other programs, as its first line, or as text with wrapped lines."""
     from genmonitor.findings.tables import terminal_width
 
     if args.json:
         return as_json(result)
-    lines = printable(text).split("\n")[: 1 if args.quiet else None]
-    width = terminal_width() or math.inf
+    whole = getattr(args, "format", None) is not None
+    lines = printable(text).split("\n")[: 1 if args.quiet and not whole else None]
+    width = (not whole and terminal_width()) or math.inf
     return "\n".join(line if len(line) <= width else fill(line, int(width)) for line in lines)

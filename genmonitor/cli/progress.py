@@ -20,16 +20,19 @@ _shows = True
 
 
 @contextmanager
-def show_progress(description: str) -> Iterator[Progress]:
-    """Show the current step on standard error until the block ends, if it is a terminal.
+def show_progress(description: str, piped: bool = True) -> Iterator[Progress]:
+    """Show the current step on standard error until the block ends, as one line if it is no terminal.
 
     Args:
         description: Description of the step, such as "reading images".
+        piped: True to print that line.
 
     Yields:
         A function that wraps an iterable in a bar below that line.
     """
     if not (_shows and sys.stderr.isatty()):
+        if _shows and piped:
+            print(f"{description} …", file=sys.stderr, flush=True)
         yield no_progress
         return
     from tqdm import tqdm

@@ -94,9 +94,5 @@ def _check_same(one: tuple[Path, MonitorRun], other: tuple[Path, MonitorRun]) ->
 
 def _as_data(monitor: MonitorRun) -> dict[str, Any]:
     """Return the last evaluation of a monitor."""
-    return {
-        "evaluations": len(monitor.records),
-        "findings": [finding.to_dict() for finding in monitor.findings],
-        "values": monitor.records[-1],
-        "baseline": monitor.baseline,
-    }
+    evaluated = {"evaluations": len(monitor.records), "findings": [x.to_dict() for x in monitor.findings]}
+    return evaluated | {"values": monitor.records[-1], "baseline": monitor.baseline}

@@ -27,7 +27,7 @@ from genmonitor.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import ShownImages
 from genmonitor.findings.finding import Finding
-from genmonitor.findings.tables import Table, on_screen
+from genmonitor.findings.tables import FORMATS, Table, formatted, on_screen
 from genmonitor.findings.values import ValueSpec
 from genmonitor.plotting.style import Drawing
 from genmonitor.report.files import FOLDER
@@ -92,6 +92,7 @@ def add_out_argument(parser: ArgumentParser, command: str) -> None:
     default = f"(default: a new folder, runs/{command}/version_0, version_1 ...)"
     text = f"folder of the result, in place of an earlier result there {default}"
     parser.add_argument("--out", type=nonempty_path, metavar="FOLDER", help=text)
+    parser.add_argument("--format", choices=FORMATS, help="print the tables alone, in this format")
 
 
 def run_measurement(
@@ -123,17 +124,18 @@ def run_measurement(
         sets = encode(args, sets, default_device(), comm, progress)
     with show_progress("measuring") as progress:
         found = measure(args, sets, prompts, progress)
-    manifest = {
-        "heading": " beside ".join(places),
-        "generated_images": args.outputs,
-        "real_images": getattr(args, "real", None),
-        "other_images": getattr(args, "others", None),
-        "n_samples": len(sets[0]),
-        "value_range": encoder_range(args, sets),
-    }
+    manifest = {"heading": " beside ".join(places), "n_samples": len(sets[0]), "value_range": encoder_range(args, sets)}
+    names = {"generated_images": "outputs", "real_images": "real", "other_images": "others"}
+    manifest |= {key: getattr(args, name, None) for key, name in names.items()}
     written = publish(args, command, command, found, manifest)
     result = {"finding": str(found.findings[0]), "values": found.values, **found.rows, "notes": found.notes, **written}
-    return result, _as_text(found, result)
+    tables = [_value_table(found), *(as_table(rows) for rows in found.rows.values() if rows)]
+    return result, as_asked(args, tables, _as_text(found, result))
+
+
+def as_asked(args: Namespace, tables: Sequence[Table], text: str) -> str:
+    """Return the tables in the format asked for, or the text where none was."""
+    return text if args.format is None else "\n\n".join(formatted(table, args.format) for table in tables)
 
 
 def publish(args: Namespace, command: str, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> Result:
@@ -213,7 +215,7 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     def cell(x: Any) -> Any:
         if isinstance(x, list):
             return "; ".join(map(str, x))
-        return f"{x:.3f}" if isinstance(x, float) else x
+        return f"{x:.3f}" if isinstance(x, float) else "" if x is None else x
 
     return Table(list(rows[0]) if rows else [], [list(map(cell, row.values())) for row in rows])
 

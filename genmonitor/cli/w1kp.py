@@ -32,9 +32,7 @@ from genmonitor.plotting.diversity import least_varied
 
 NAME = "w1kp"
 SPECS = (
-    ValueSpec(
-        "w1kp", "similarity of two outputs of one prompt, in [0, 1], averaged over prompts: higher is less varied"
-    ),
+    ValueSpec("w1kp", "similarity of two outputs of a prompt, in [0, 1], averaged over prompts: higher is less varied"),
     ValueSpec("w1kp_error", "its standard error over draws of the outputs of these prompts", error_of="w1kp"),
     ValueSpec("p", "p-value that all prompts vary alike; at 0.05 or less they differ", scale="p"),
     ValueSpec("prompts", "prompts with two outputs or more"),

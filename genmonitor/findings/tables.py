@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import shutil
 import sys
@@ -22,6 +24,10 @@ WIDTH = 100
 NARROW = 21
 """Number of characters beyond which a cell may wrap, the length of "difference (p = 0.26)"."""
 GAP = "  "
+FORMATS = ("csv", "markdown", "latex")
+SIGNS = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "≤": r"$\leq$"}
+LATEX = str.maketrans({x: f"\\{x}" for x in "&%$#_{}"} | SIGNS)
+"""Characters with a meaning in LaTeX, or missing in its fonts, and how to write them."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,27 @@ def on_screen(table: Table) -> str:
     width = terminal_width()
     fitting = within(table, width)
     return "\n".join([aligned(fitting, width), *wrap(fitting.legend, width or WIDTH)])
+
+
+def formatted(table: Table, form: str) -> str:
+    r"""Return a table for another program: as "csv", "markdown" or "latex", which needs no package.
+
+    Example:
+        >>> print(formatted(Table(["region", "share"], [["cluster_1", "13 %"]]), "latex"))
+        \begin{tabular}{ll}
+        region & share \\ \hline
+        cluster\_1 & 13 \% \\
+        \end{tabular}
+    """
+    lines, out, count = list(zip(*_columns(table), strict=True)), io.StringIO(), len(table.columns)
+    if form == "csv":
+        csv.writer(out, lineterminator="\n").writerows(lines)
+        return out.getvalue().rstrip("\n")
+    if form == "markdown":
+        head, *rows = (f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+        return "\n".join([head, f"|{' --- |' * count}", *rows])
+    head, *rows = (f"{' & '.join(cell.translate(LATEX) for cell in line)} \\\\" for line in lines)
+    return "\n".join([f"\\begin{{tabular}}{{{'l' * count}}}", f"{head} \\hline", *rows, "\\end{tabular}"])
 
 
 def aligned(table: Table, width: int | None = None) -> str:

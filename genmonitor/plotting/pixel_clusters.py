@@ -91,8 +91,7 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
     rows = np.add.reduceat(matrix[order], starts, axis=0)[:, order]
     mean = np.add.reduceat(rows, starts, axis=1) / np.outer(counts, counts)
 
-    title, note = "CKA between sites, ordered by cluster", "bright blocks: sites that vary together"
-    figure = new_figure(760, 680, title, note)
+    figure = new_figure(760, 680, "CKA between sites, ordered by cluster", "bright blocks: sites that vary together")
     ax = add_axes(figure, 58, 24, size, size)
     picture = ax.imshow(mean, norm=PowerNorm(0.5, 0, 1), cmap="magma", extent=(0, d, d, 0))
     ordered = labels[order]

@@ -153,10 +153,8 @@ def _cell(run: MonitorRun, spec: ValueSpec) -> dict[str, str]:
     value = run.records[-1].get(spec.key)
     low, _, high = run.baseline.get(spec.key, (None, None, None))
     high = min(high, 1.0) if spec.scale == "cms" and high is not None else high
-    return {
-        "value": "" if value is None else spec.format(value),
-        "baseline": "" if low is None or high is None else f"{spec.format(low)} to {spec.format(high)}",
-    }
+    baseline = "" if low is None or high is None else f"{spec.format(low)} to {spec.format(high)}"
+    return {"value": "" if value is None else spec.format(value), "baseline": baseline}
 
 
 def value_rows(run: MonitorRun) -> list[dict[str, Any]]:

@@ -20,6 +20,8 @@ from genmonitor.report.pictures import Pictures
 from genmonitor.report.run import MonitorRun, Run, read_run
 
 WHICH_IS_CLOSER = "which is closer"
+SETS = ("real_images", "generated_images", "other_images")
+GIVEN = ("monitor", "heading", "message", *SETS, "n_samples", "split")
 """Name of the table of a comparison of two generated sets."""
 
 
@@ -107,14 +109,11 @@ def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]
         pictures: Pictures of the page.
         folder: Folder with its files.
     """
-    rows, given = region_rows(run), ("monitor", "heading", "message", "real_images", "generated_images", "other_images")
+    rows, told = region_rows(run), {name: run.manifest.get(name) for name in GIVEN}
     return {
         "prefix": run.prefix,
         "title": _title(run),
-        "given": {
-            name: "" if run.manifest.get(name) is None else str(run.manifest[name])
-            for name in (*given, "n_samples", "split")
-        },
+        "given": {name: "" if value is None else str(value) for name, value in told.items()},
         "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
         "notes": [note.text for note in run.notes if note.alert is None],
         "alerts": [{**asdict(note), "end": end_of(run, note)} for note in run.notes if note.alert is not None],
@@ -138,7 +137,7 @@ def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
         "map": map_of(run),
         "sliders": pictures.sliders(run),
         "images": pictures.images(run),
-        "sets": [str(run.manifest.get(name)) for name in ("generated_images", "other_images")] if run.compared else [],
+        "sets": [str(run.manifest.get(name)) for name in SETS[1:]] if run.compared else [],
         "moments": [{"epoch": record.get("epoch"), "step": record.get("step")} for record in run.records],
         "answers": answers_of(run),
         "diagnoses": pictures.diagnoses(run),
@@ -164,12 +163,8 @@ def history_csv(monitors: Sequence[MonitorRun]) -> str:
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*MOMENT, *map(_no_formula, columns)])
+    # a spreadsheet would compute a formula
+    writer.writerow([*MOMENT, *(f"'{name}" if name.startswith(tuple("=+-@\t\r")) else name for name in columns)])
     for moment, row in sorted(rows.items(), key=lambda pair: [x if x is not None else -1 for x in reversed(pair[0])]):
         writer.writerow([*("" if x is None else x for x in moment), *(row.get(name, "") for name in columns)])
     return file.getvalue()
-
-
-def _no_formula(name: str) -> str:
-    """Return the name of a column, with an apostrophe if a spreadsheet would take it for a formula."""
-    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name

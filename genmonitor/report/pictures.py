@@ -52,14 +52,10 @@ class Pictures:
 
     def sliders(self, run: MonitorRun) -> list[dict[str, Any]]:
         """Return the figures that each evaluation has, for some evaluations."""
-        return [
-            {
-                "name": kind.replace("_", " "),
-                "of": len(pictures),
-                "pictures": [{**_moment(x), **_shown(x.path)} for x in self._chosen(pictures)],
-            }
-            for kind, pictures in _figures(run, dated=True).items()
-        ]
+        found = {name.replace("_", " "): pictures for name, pictures in _figures(run, dated=True).items()}
+        chosen = {name: self._chosen(pictures) for name, pictures in found.items()}
+        shown = {name: [{**_moment(x), **_shown(x.path)} for x in some] for name, some in chosen.items()}
+        return [{"name": name, "of": len(found[name]), "pictures": pictures} for name, pictures in shown.items()]
 
     def images(self, run: MonitorRun) -> dict[str, Any] | None:
         """Return the images to show one by one, real ones and those of some evaluations; None if there are none."""
@@ -157,9 +153,5 @@ def encode_strip(shown: ShownImages) -> bytes:
 
 def describe_strip(shown: ShownImages) -> dict[str, Any]:
     """Return the data for a reader of the file: the height of an image, captions and distances."""
-    return {
-        "height": shown.tiles.shape[1],
-        "nearest": shown.nearest is not None,
-        "captions": list(shown.captions),
-        "distances": [round(distance, 3) for distance in shown.distances],
-    }
+    words = {"captions": list(shown.captions), "distances": [round(distance, 3) for distance in shown.distances]}
+    return {"height": shown.tiles.shape[1], "nearest": shown.nearest is not None, **words}

@@ -244,11 +244,8 @@ def versions_in(run: Path, name: str) -> list[Path]:
         >>> versions_in(Path("nowhere"), "genmonitor")
         []
     """
-    known = [(0, run / name)]
-    for path in run.glob(f"{name}-v*"):
-        number = path.name.removeprefix(f"{name}-v")
-        if number.isdecimal():
-            known.append((int(number), path))
+    numbered = ((path.name.removeprefix(f"{name}-v"), path) for path in run.glob(f"{name}-v*"))
+    known = [(0, run / name), *((int(number), path) for number, path in numbered if number.isdecimal())]
     return [path for _, path in sorted(known) if path.is_dir()]
 
 
@@ -279,12 +276,8 @@ def _with_pictures(run: MonitorRun, mine: list[Path], files: Mapping[str, Path],
         except (OSError, ValueError) as error:
             unreadable.append(f"{name}: {error}")
     steps = {record.get("step") for record in run.records}
-    return replace(
-        run,
-        partition=partition,
-        pictures=_by_name(run.prefix, mine, ".png", steps),
-        strips=_by_name(run.prefix, mine, ".webp", steps),
-    )
+    pictures, strips = (_by_name(run.prefix, mine, suffix, steps) for suffix in (".png", ".webp"))
+    return replace(run, partition=partition, pictures=pictures, strips=strips)
 
 
 def _by_name(prefix: str, files: list[Path], suffix: str, steps: set[float | None]) -> dict[str, list[Picture]]:

@@ -414,3 +414,19 @@ def test_compare_names_copied_training_images(capsys, monkeypatch, tmp_path):
     said = capsys.readouterr().out
     assert re.match(r"Whole image: 1\d % of the images are near copies of real ones \(p < 0.0001\)\. Copied are", said)
     assert "near copies of real ones" in (tmp_path / "out" / "genmonitor" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("form", "first", "row"),
+    [
+        ("csv", "region,sites,CMS,", "cluster_"),
+        ("markdown", "| region | sites | CMS |", "| cluster_"),
+        ("latex", r"\begin{tabular}{lllllll}", r"cluster\_"),
+    ],
+)
+def test_tables_are_printed_for_other_programs(files, genmonitor, tmp_path, form, first, row):
+    arguments = ["compare", *files, "--n-clusters", 2, "--out", tmp_path / "out"]
+    status, said, _ = genmonitor(*arguments, "--format", form)
+    assert (status, said.startswith(first)) == (0, True)
+    assert sum(line.startswith(row) for line in said.splitlines()) == 2
+    assert "Report" not in said

@@ -27,8 +27,8 @@ def found(classes):
 def test_disagreement_ranks_the_prompt_that_differs_first(found):
     first, *_ = table_rows(found, "disagreement", "ranked prompts")
     assert first["prompt"] == "a fish"
-    assert int(first["share"].removesuffix(" %")) > 60
-    assert first["p"].startswith("p = ")
+    assert 0.6 < float(first["share"]) <= 1
+    assert float(first["p"]) <= 0.05
 
 
 def test_disagreement_has_the_values_of_the_function(classes, found):
@@ -39,9 +39,9 @@ def test_disagreement_has_the_values_of_the_function(classes, found):
     (values,) = run.records
     assert values["total"] == pytest.approx(float(modes.total), rel=1e-5)
     largest = table_rows(found, "disagreement", "ranked modes")[0]
-    assert float(largest["eigenvalue"]) == pytest.approx(float(modes.eigenvalues[0]), abs=1e-4)
+    assert float(largest["eigenvalue"]) == pytest.approx(float(modes.eigenvalues[0]), abs=6e-4)
     assert (largest["only in"], largest["prompts"]) == ("a", "a fish")
-    assert all(int(name.removesuffix(".png")) % 3 == 2 for name in largest["a"].split("; "))
+    assert all(name.endswith(".png (a fish)") for name in largest["a"].split("; "))
 
 
 def test_disagreement_shows_both_sides_on_the_page(found):

@@ -72,7 +72,7 @@ def test_a_gate_fails_under_a_launcher_too(launched, files, genmonitor, tmp_path
     launched(ENVIRONMENTS[name])
     words = ["--n-clusters", "2", "--fail-if", "p <= 1", "--out", tmp_path / "out"]
     status, out, told = genmonitor("compare", *files, *words)
-    assert (status, told[:27]) == (1, "genmonitor compare: failed:")
+    assert (status, "\ngenmonitor compare: failed:" in told) == (1, True)
     assert out.startswith("Right half")
 
 

@@ -9,10 +9,11 @@ import pytest
 from genmonitor.cli.progress import progress_shows, show_progress
 
 
-def test_a_file_gets_nothing(capsys):
-    with show_progress("reading images") as progress:
-        assert list(progress([1, 2, 3], "some")) == [1, 2, 3]
-    assert capsys.readouterr() == ("", "")
+def test_a_file_gets_a_line_for_each_stage(capsys):
+    for stage in ("reading images", "comparing"):
+        with show_progress(stage) as progress:
+            assert list(progress([1, 2, 3], "some")) == [1, 2, 3]
+    assert capsys.readouterr() == ("", "reading images …\ncomparing …\n")
 
 
 def terminal(monkeypatch):

@@ -56,8 +56,8 @@ def test_what_is_interrupted_leaves_nothing(tmp_path, error):
 
 
 def test_rows_become_a_table():
-    table = as_table([{"mode": 1, "samples": ["a", "b"]}])
-    assert (table.columns, table.rows) == (["mode", "samples"], [[1, "a; b"]])
+    table = as_table([{"mode": 1, "samples": ["a", "b"], "share": 0.25, "p": None}])
+    assert (table.columns, table.rows) == (["mode", "samples", "share", "p"], [[1, "a; b", "0.250", ""]])
 
 
 @pytest.mark.parametrize("place", ["/proc/x", "file/x", "file"])

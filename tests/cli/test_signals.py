@@ -79,7 +79,7 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, start, num
     out, complaint = process.communicate(timeout=60)
     os.close(*writers)
     assert (process.returncode, out) == (status, "")
-    assert complaint == f"genmonitor diversity: {word}\n"
+    assert complaint == f"reading …\ngenmonitor diversity: {word}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
 
 

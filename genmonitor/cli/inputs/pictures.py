@@ -137,7 +137,7 @@ def find_pictures(path: Path) -> list[Picture]:
         name = file.relative_to(path).as_posix() if path.is_dir() else ""
         if file.suffix == TAR and file.is_file():
             found += _members(file, name)
-        elif file.suffix.lower() in IMAGE_SUFFIXES and not _is_hidden(file.name):
+        elif file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith("."):
             found.append(Picture(name or file.name, str(file), partial(_whole, file)))
     if not found:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
@@ -145,15 +145,11 @@ def find_pictures(path: Path) -> list[Picture]:
     return found
 
 
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".")
-
-
 def _members(path: Path, name: str) -> list[Picture]:
     """List the image files in a tar file, whose name in the folder is `name`."""
     try:
         with tarfile.open(path, "r:") as tar, path.open("rb") as file:
-            named = [x for x in tar if not _is_hidden(PurePosixPath(x.name).name)]
+            named = [x for x in tar if not PurePosixPath(x.name).name.startswith(".")]
             members = [x for x in named if Path(x.name).suffix.lower() in IMAGE_SUFFIXES]
             file.seek(tar.offset)  # tarfile takes a broken header for the end
             if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
