@@ -42,7 +42,7 @@ from genmonitor.callbacks.integration.weights import Weights, chosen_weights, no
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
-from genmonitor.callbacks.watchers import WatchedValues, saves_by_steps
+from genmonitor.callbacks.watchers import WatchedValues, savers, saves_by_steps
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.results import MOMENT, Record
@@ -193,7 +193,7 @@ class GenerativeMonitor(Monitor, Callback):
             seen = batches_seen(trainer)[0]
             if self.schedule.epoch_due(trainer.current_epoch, self._evaluated_at < seen and ends_here(trainer)):
                 self.evaluate_and_log(trainer, pl_module)
-            self._watched.show(trainer, self._validated_at, pl_module.device)
+            self._show(trainer, pl_module, self._validated_at)
             self._validated_at = seen
         self._after_all_monitors(trainer)
 
@@ -208,8 +208,17 @@ class GenerativeMonitor(Monitor, Callback):
         last = self._evaluated_at < seen and ends_here(trainer) and not isinstance(self.sampler, ValidationSamples)
         if last or (not self._validates and self.schedule.epoch_due(trainer.current_epoch)):
             self.evaluate_and_log(trainer, pl_module)
-        self._watched.show(trainer, seen - in_epoch, pl_module.device)
+        self._show(trainer, pl_module, seen - in_epoch)
         self._after_all_monitors(trainer)
+
+    def _show(self, trainer: pl.Trainer, pl_module: pl.LightningModule, since: int) -> None:
+        """Show values of evaluations after so many training batches to callbacks that look at the end of an epoch.
+
+        If weights are ranked and evaluations count steps, only those of the current weights.
+        """
+        if self.schedule.by_steps and savers(trainer, self.prefix):
+            since = batches_seen(trainer)[0] - 1
+        self._watched.show(trainer, since, pl_module.device)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Free the memory of an interrupted evaluation."""
@@ -219,10 +228,10 @@ class GenerativeMonitor(Monitor, Callback):
         """Print the summary and, after those of all monitors, the path of the report."""
         self.publisher.notes.set_whole_run()
         if max(self._evaluated_at, 0) < batches_seen(trainer)[0]:
-            self.publisher.notes.warn(
-                "the last weights of this training were not evaluated, since it was stopped where no evaluation was "
-                "due. `genmonitor sweep` evaluates their checkpoint."
-            )
+            last = "the last weights of this training were not evaluated: it ended where no evaluation was due"
+            none = "no weights of this training were evaluated: it was never validated when an evaluation was due"
+            which = last if self._evaluated_at > 0 else none
+            self.publisher.notes.warn(f"{which}. `genmonitor sweep` evaluates the checkpoints of a run.")
         if trainer.is_global_zero and self.history and self.verbose:
             self.publisher.attempt(lambda: say(self.summary()))
         together = monitors(trainer)

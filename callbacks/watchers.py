@@ -84,13 +84,15 @@ def waiting(trainer: pl.Trainer, prefix: str) -> list[tuple[str, Any]]:
     return [(name, x) for name, x in found if str(getattr(x, "monitor", None)).startswith(f"{prefix}/")]
 
 
+def savers(trainer: pl.Trainer, prefix: str) -> list[Any]:
+    """Return the callbacks that rank weights by a monitor."""
+    return [x for _, x in waiting(trainer, prefix) if x in trainer.checkpoint_callbacks]
+
+
 def saves_by_steps(trainer: pl.Trainer, prefix: str) -> bool:
     """Return True if a ModelCheckpoint ranks weights by this monitor after training batches or a time interval."""
-    return any(
-        str(getattr(checkpoint, "monitor", None)).startswith(f"{prefix}/")
-        and (getattr(checkpoint, "_every_n_train_steps", 0) or getattr(checkpoint, "_train_time_interval", None))
-        for checkpoint in trainer.checkpoint_callbacks
-    )
+    timing = ("_every_n_train_steps", "_train_time_interval")
+    return any(getattr(x, name, None) for x in savers(trainer, prefix) for name in timing)
 
 
 def _nothing(trainer: pl.Trainer, key: str) -> torch.Tensor:

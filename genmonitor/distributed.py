@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 GAVE_UP = 2**32
 """Number that a process adds to the count of arrivals when it gives up, for those that arrive later."""
-_CALLS: Counter[str] = Counter()
+_CALLS: Counter[tuple[str, int]] = Counter()
 
 
 class MissingProcessError(RuntimeError):
@@ -165,20 +165,22 @@ def current_processes() -> Collective:
     return DistributedProcesses() if several else SingleProcess()
 
 
-def wait_for_every_process(call: str, key: str, timeout: float) -> None:
+def wait_for_every_process(call: str, key: str, timeout: float, step: int = 0) -> None:
     """Wait with a timeout until every process of torch.distributed makes a call, before a collective.
 
     Args:
         call: Name of the function, for the error.
         key: Key of the call, the same on every process.
         timeout: Timeout in seconds.
+        step: Step of the training at the call, likewise.
 
     Raises:
         MissingProcessError: On processes that made the call, if others did not in time.
     """
     store, size = dist.distributed_c10d._get_default_store(), dist.get_world_size()
-    name = f"genmonitor/{key}/{_CALLS[key]}"
-    _CALLS[key] += 1
+    name, places = f"genmonitor/{key}/{step}/{_CALLS[key, step]}", [f"genmonitor/{key}/of {i}" for i in range(size)]
+    _CALLS[key, step] += 1
+    store.set(places[dist.get_rank()], str(step))
     start, pause = time.monotonic(), 0.001
     came = store.add(name, 1)
     too_late = came > size  # another process has given up
@@ -197,7 +199,9 @@ def wait_for_every_process(call: str, key: str, timeout: float) -> None:
         raise MissingProcessError(
             f"{call}() must be called by every process at once; this one came when another had given up waiting for it."
         )
+    steps = {int(store.get(place)) for place in places if store.check([place])} - {step}
+    elsewhere = f" at step {step}, and others were at {', '.join(map(str, sorted(steps)))}" if steps else ""
     raise MissingProcessError(
-        f"{call}() must be called by every process; {came % GAVE_UP} of {size} came within {timeout:g} s. Call it on "
-        "all of them, with a longer `timeout=` if some are late, or on one alone with `distributed=False`."
+        f"{call}() must be called by every process; {came % GAVE_UP} of {size} came within {timeout:g} s{elsewhere}. "
+        "Call it on all of them, with a longer `timeout=` if some are late, or on one alone with `distributed=False`."
     )

@@ -72,6 +72,14 @@ def choice_notes(trainer: pl.Trainer) -> list[str]:
             "training draws images by weights, but real images are taken evenly, so proportions differ. Give "
             "`real_images=` with the proportions that the generator is to learn"
         )
+    for owner in (trainer.lightning_module, getattr(trainer, "datamodule", None)):
+        for name in ("on_before_batch_transfer", "on_after_batch_transfer"):
+            hook = getattr(type(owner), name, None)
+            if hook is not None and hook.__module__.partition(".")[0] not in ("lightning", "pytorch_lightning"):
+                notes.append(
+                    f"{type(owner).__name__}.{name} may change batches, but real images are read without it. If it "
+                    "does, give an `image_key=` that changes them too, or `real_images=`"
+                )
     return notes
 
 

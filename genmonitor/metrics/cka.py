@@ -23,7 +23,7 @@ class PixelCKA(KernelMetric):
 
     Args:
         kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved at the first `compute`, from the
-            first 1000 images of all processes.
+            first 1000 images of all processes, and stays across `reset`.
         patch_size: Side of a site in pixels; it divides the height and width of the images.
         tolerance: Largest error of an entry by truncated features.
         batch_estimator: Mini-batch size m of the paper's estimator; None for all images at once.

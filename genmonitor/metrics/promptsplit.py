@@ -40,7 +40,7 @@ class PromptSplit(MomentMetric):
     Args:
         output_kernel: Kernel of outputs; None for a Gaussian. A gamma that is not given is resolved at the first
             `compute`, from the first 1000 reference samples of all processes. A streaming metric resolves it from the
-            samples of the first `update`.
+            samples of the first `update`. It stays across `reset`.
         prompt_kernel: Kernel of prompts, likewise.
         eta: Weight of the reference side, positive.
         num_modes: Number of modes of each side.

@@ -33,7 +33,7 @@ class ScendiScore(PromptedMetric):
     Args:
         kernel: Kernel of outputs; None for the cosine. A gamma that is not given is resolved at the first `compute`,
             from the first 1000 samples of all processes. A streaming metric resolves it from rank zero's first
-            `update`, which every process must then call.
+            `update`, which every process must then call. It stays across `reset`.
         prompt_kernel: Kernel of prompts, likewise.
         num_features: Number of random Fourier features of each Gaussian kernel; None for the exact kernel.
         rcond: Eigenvalues of the prompts' covariance up to rcond times the largest one count as zero. None for their

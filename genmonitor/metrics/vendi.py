@@ -91,7 +91,7 @@ class VendiScore(_ModeCount):
     Args:
         kernel: Kernel; None for the cosine. A gamma that is not given is resolved at the first `compute`, from the
             first 1000 samples of all processes. A streaming metric resolves it from rank zero's first `update`, which
-            every process must then call.
+            every process must then call. It stays across `reset`.
         order: Order q of the entropy, positive; may be math.inf.
         num_features: Number of random Fourier features of a Gaussian kernel; None for the exact kernel.
         truncation: Number t of eigenvalues to keep, the largest; the missing mass is spread evenly over them. None
@@ -192,7 +192,7 @@ class ConditionalVendiScore(PromptedMetric):
 
     Args:
         kernel: Kernel of outputs; None for the cosine. A gamma that is not given is resolved at the first `compute`,
-            from the first 1000 samples of all processes.
+            from the first 1000 samples of all processes. It stays across `reset`.
         prompt_kernel: Kernel of prompts, likewise.
         order: Order q of the entropies, positive; may be math.inf. 2 gives Conditional-RKE.
         truncation: Number t of eigenvalues of each spectrum to keep, the largest; the missing mass is spread evenly

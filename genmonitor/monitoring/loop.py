@@ -121,7 +121,7 @@ class LoopMonitor(Monitor):
             if data is not None and not is_stream(data):
                 _check_images(ImageSet(data, self.image_key, name))
         self.folder, self.validation_images = Path(folder).absolute(), validation_images
-        self.optimizers = _optimizers(optimizers)
+        self.optimizers = _optimizers(() if optimizers is None else optimizers)
         given = loggers if isinstance(loggers, (list, tuple)) else [loggers]
         self.loggers = [as_logger(logger) for logger in given if self._processes().rank == 0]
         self._fitted = False
@@ -228,7 +228,7 @@ class LoopMonitor(Monitor):
     def _wait_for_all(self, call: str, step: int = 0) -> None:
         """Keep a process from waiting for hours in a collective if others do not make the same call."""
         if self._processes().world_size > 1:
-            wait_for_every_process(call, f"{self.prefix}/{call}/{step}", self.timeout)
+            wait_for_every_process(call, f"{self.prefix}/{call}", self.timeout, step)
 
     def _fit(self, model: SampledModel, comm: Collective) -> None:
         for name, network in self.evaluator.networks().items():

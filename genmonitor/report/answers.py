@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p, times_real
@@ -57,7 +59,8 @@ def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
     if best is None:
         return None
     values = best["values"]
-    path = find_checkpoint(folder.parent, int(values["epoch"]), best.get("global_step"))
+    epoch = int(best.get("current_epoch", values["epoch"]))  # at the end of one, the value's is the next
+    path = find_checkpoint(folder.parent, epoch, best.get("global_step"))
     ratio = f"{times_real(values[RATIO])} × real"
     return {"epoch": values["epoch"], "step": values.get("step"), "ratio": ratio, "file": "" if path is None else path}
 
@@ -86,7 +89,9 @@ def closing(run: MonitorRun, folder: Path) -> str:
 
 
 def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
-    """Return the checkpoint whose name contains an epoch and step, as a path relative to the run's folder.
+    """Return the checkpoint of an epoch and step, as a path relative to the run's folder; None if there is none.
+
+    The epoch is in the name, the step there or in the file: an epoch may have several checkpoints and evaluations.
 
     Args:
         run: Folder of the run.
@@ -96,8 +101,16 @@ def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
     wanted = {"epoch": epoch, "step": step}
     for path in sorted([*run.glob("*.ckpt"), *run.glob("checkpoints/*.ckpt")]):
         named = re.findall(r"(epoch|step)=(\d+)", path.name)
-        if named and all(int(number) == wanted[name] for name, number in named):
+        fits = bool(named) and all(int(number) == wanted[name] for name, number in named)
+        if fits and (step is None or "step" in dict(named) or _saved_step(path) == step):
             return path.relative_to(run).as_posix()
+    return None
+
+
+def _saved_step(path: Path) -> int | None:
+    """Return the Trainer's step that a checkpoint holds; None if it cannot be read safely."""
+    with suppress(Exception):  # a file cut short, or with objects of the user's, may raise anything
+        return int(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["global_step"])
     return None
 
 

@@ -37,6 +37,7 @@ def everything(rank: int) -> dict[str, Any]:
         "main process only": called_by(rank, 0),
         "two of three": called_by(rank, 0, 1),
         "too late": called_by(rank, 0, 1, late=2),
+        "other steps": said(lambda: wait_for_every_process("evaluate", "steps", TIMEOUT, step=10 * (rank == 1))),
         "all of them": said(lambda: wait_for_every_process("evaluate", "later", 30)),
     }
 

@@ -12,7 +12,7 @@ from _helpers.runs import manifests
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from genmonitor.callbacks import GenerativeMonitor
 from genmonitor.callbacks.base import sampled_model
@@ -176,6 +176,19 @@ class Stops(Callback):
 def test_last_weights_without_an_evaluation_are_warned_of(tmp_path):
     with pytest.warns(UserWarning, match="Light: the last weights of this training were not evaluated"):
         fit(tmp_path, Light(every_n_epochs=3), Stops(), max_epochs=4)
+
+
+class Short(list):
+    """A sampler that gives fewer items than its length says, so Lightning never comes to a validation."""
+
+    def __len__(self):
+        return 300
+
+
+def test_a_training_without_any_evaluation_is_told_so(tmp_path):
+    train = DataLoader(TensorDataset(digits(0, 300)), 50, sampler=Short(range(200)))
+    with pytest.warns(UserWarning, match="no weights of this training were evaluated: it was never validated"):
+        fit(tmp_path, Light(), train=train, val=loader(digits(300, 400)), max_epochs=2)
 
 
 def test_trainer_of_pytorch_lightning_gives_the_same(tmp_path):

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
 import warnings
 from pathlib import Path
 
@@ -153,6 +154,17 @@ def test_evaluations_between_steps_reach_the_logger_at_once(tmp_path, validated)
         assert (logged["cms/image"], logged["epoch"]) == (pytest.approx(record["image"]), record["step"] // 3)
         assert {f"cms/{name}" for name in record} - {"cms/epoch", "cms/step"} <= logged.keys()
     assert float(runner.callback_metrics["cms/image"]) == pytest.approx(monitor.history[-1]["image"])
+
+
+def test_weights_are_ranked_by_no_evaluation_of_others_in_their_epoch(tmp_path):
+    """Epochs of three batches, evaluated after every second one: the first ends with weights that nobody evaluated."""
+    best = ModelCheckpoint(tmp_path / "best", filename="{epoch}", monitor="cms/image", mode="max", save_top_k=2)
+    monitor = Light(every_n_train_steps=2)
+    with pytest.warns(UserWarning, match="which is not evaluated"):
+        fit(tmp_path, monitor, best, val=validation())
+    assert steps(monitor) == [0, 1, 3, 5]
+    scores = {Path(path).stem: float(score) for path, score in best.best_k_models.items()}
+    assert scores == {"epoch=0": -math.inf, "epoch=1": pytest.approx(monitor.history[-1]["image"])}
 
 
 @VALIDATED

@@ -63,6 +63,9 @@ def test_a_call_that_others_do_not_make_is_said_instead_of_waited_for(ranks):
     came = "evaluate() must be called by every process; {} of 3 came within 2 s. Call it on all of them, with"
     assert came.format(1) in ranks[0]["main process only"]
     assert all(came.format(2) in rank["two of three"] for rank in ranks[:2])
+    steps = [rank["other steps"] for rank in ranks]
+    assert ["at step 0, and others were at 10" in said for said in steps] == [True, False, True]
+    assert "at step 10, and others were at 0" in steps[1]
     assert all(came.format(2) in rank["too late"] for rank in ranks[:2])
     assert "this one came when another had given up waiting for it" in ranks[2]["too late"]
     assert [rank["all of them"] for rank in ranks] == ["", "", ""]

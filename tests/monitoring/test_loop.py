@@ -363,7 +363,7 @@ def test_is_best_after_each_evaluation(tmp_path):
 
 
 def test_a_later_call_that_another_process_does_not_make_is_skipped(tmp_path, monkeypatch):
-    def nobody_came(call, key, timeout):
+    def nobody_came(call, key, timeout, step):
         raise MissingProcessError(f"{call}() must be called by every process; 1 of 2 came within {timeout:g} s.")
 
     several = SingleProcess()

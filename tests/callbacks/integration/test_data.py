@@ -4,7 +4,8 @@ import warnings
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain, trainer
+from _helpers.replayed import Digits
 from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import (
     BatchSampler,
@@ -156,6 +157,18 @@ def test_images_that_training_draws_by_weights(tmp_path, weights, said, indices)
     assert len(notes) == said
     chosen = sampled_indices(train)
     assert len(range(300) if chosen is None else chosen) == indices
+
+
+@pytest.mark.parametrize("hook", ["on_before_batch_transfer", "on_after_batch_transfer"])
+@pytest.mark.parametrize("owner", [Linear, Digits])
+def test_hooks_that_may_change_a_batch_are_named(tmp_path, hook, owner):
+    """They change what the generator learns, and real images are read without them."""
+    changes = type("Changes", (owner,), {hook: lambda self, batch, dataloader_idx: batch})()
+    monitor, loaders = plain(n_samples=40), [loader(digits(0, 300)), loader(digits(600, 700))]
+    given = (Linear(), None, None, changes) if owner is Digits else (changes, *loaders)
+    with pytest.warns(UserWarning, match=f"Changes.{hook} may change batches"):
+        trainer(tmp_path, monitor, max_epochs=1).fit(*given)
+    assert sum("may change batches" in note["text"] for note in monitor.publisher.notes.items) == 1
 
 
 def test_a_training_on_two_domains_is_refused_before_its_first_step_until_one_is_named(tmp_path):
