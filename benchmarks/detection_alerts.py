@@ -14,8 +14,8 @@ from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor import GaussianKernel
-from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
+from genmonitor.evaluation.regions.search import Regions
 from genmonitor.evaluation.regions.tracker import RegionTracker
 from genmonitor.functional.discrepancy import view_kernels, views_state
 from genmonitor.images.split import DRAWS

@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from genmonitor import compare
 from genmonitor.evaluation import RegionSettings, diagnosed_areas
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.regions.finder import RegionFinder
+from genmonitor.evaluation.regions.search import RegionFinder
 
 STEPS = {
     "clusters": (RegionFinder, "_clusters"),

@@ -32,7 +32,7 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
-from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
+from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import curve
 from genmonitor.findings.finding import headlines

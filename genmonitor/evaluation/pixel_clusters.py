@@ -31,11 +31,11 @@ from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, agreed_signature, at_most_threads, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.regions.clustering import patch_notes
-from genmonitor.evaluation.regions.diagnosed import Diagnosed, Diagnoses, RegionEvaluation, diagnose_for_all
-from genmonitor.evaluation.regions.finder import RegionFinder, Regions
+from genmonitor.evaluation.regions.diagnoses import Diagnosed, Diagnoses, RegionEvaluation, diagnose_for_all
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
+from genmonitor.evaluation.regions.search import RegionFinder, Regions
 from genmonitor.evaluation.regions.tracker import Look, RegionTracker
 from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValues, check_distinct_keys
 from genmonitor.evaluation.results import FitReport, History

@@ -13,7 +13,7 @@ from _helpers.evaluations import halves, measured
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
-from genmonitor.evaluation.regions.diagnosed import CHANGED
+from genmonitor.evaluation.regions.diagnoses import CHANGED
 
 
 class UsersFault(NamedTuple):
@@ -112,7 +112,7 @@ def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_diff
 
 def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatch):
     """They are as many as chance brings, and a region differs now."""
-    monkeypatch.setattr("genmonitor.evaluation.regions.diagnosed.CHANGED", math.inf)
+    monkeypatch.setattr("genmonitor.evaluation.regions.diagnoses.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
     assert any(x.measure == "strange" for x in first)
@@ -120,7 +120,7 @@ def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatc
 
 
 def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new(monkeypatch):
-    monkeypatch.setattr("genmonitor.evaluation.regions.diagnosed.CHANGED", math.inf)
+    monkeypatch.setattr("genmonitor.evaluation.regions.diagnoses.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
     assert second[0].text.startswith("No evidence of a difference from real images")

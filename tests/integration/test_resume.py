@@ -10,7 +10,7 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measur
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.regions.finder import RegionFinder
+from genmonitor.evaluation.regions.search import RegionFinder
 
 pytestmark = [
     *LIGHTNING_SAYS,

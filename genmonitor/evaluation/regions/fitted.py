@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from genmonitor.distributed import Collective
-from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetrics
+from genmonitor.evaluation.regions.search import RegionFinder, Regions
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.image_set import ImageSet, fingerprint
 from genmonitor.images.split import RealSplit

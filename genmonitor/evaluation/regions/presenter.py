@@ -21,9 +21,9 @@ from genmonitor._html import columns_html, heading_html, map_html, table_html, t
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.classes import class_table
 from genmonitor.evaluation.diagnosis import Diagnosis
-from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
-from genmonitor.evaluation.regions.finder import Regions
+from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
 from genmonitor.evaluation.regions.fitted import Fitted
+from genmonitor.evaluation.regions.search import Regions
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import History, Presenter, ShownImages
 from genmonitor.findings.finding import Finding, differs, verdict_of

@@ -4,9 +4,9 @@ import math
 import torch
 
 from genmonitor import GaussianKernel, PixelPartition, diagnose
-from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.regions.presenter import diagnosis_figures, fit_figures, side_by_side
+from genmonitor.evaluation.regions.search import Regions
 from genmonitor.evaluation.results import curve
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))

@@ -7,7 +7,7 @@ from _helpers.evaluations import ScriptedCollective
 
 from genmonitor import diagnose
 from genmonitor.evaluation import Area, FaultKind, Finding, SingleProcess
-from genmonitor.evaluation.regions.diagnosed import dated, diagnose_for_all
+from genmonitor.evaluation.regions.diagnoses import dated, diagnose_for_all
 
 
 def rectangle(rows, columns):

@@ -7,7 +7,7 @@ from _helpers.evaluations import halves
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition, compare
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.regions.clustering import content_order
-from genmonitor.evaluation.regions.finder import (
+from genmonitor.evaluation.regions.search import (
     RegionFinder,
     Regions,
     constant_apart,
@@ -81,7 +81,7 @@ def test_region_finder_measures_a_baseline_of_every_value(found):
 
 
 def test_baseline_is_the_same_in_one_pass_and_draw_by_draw(found, monkeypatch):
-    monkeypatch.setattr("genmonitor.evaluation.regions.finder.one_pass", lambda *_: False)
+    monkeypatch.setattr("genmonitor.evaluation.regions.search.one_pass", lambda *_: False)
     one_by_one = find()
     for name, band in one_by_one.baseline.items():
         assert found.baseline[name] == pytest.approx(band, abs=1e-6)
@@ -90,7 +90,7 @@ def test_baseline_is_the_same_in_one_pass_and_draw_by_draw(found, monkeypatch):
 
 @pytest.mark.parametrize("together", [True, False])
 def test_images_of_draws_that_overlap_are_read_once(together, monkeypatch):
-    monkeypatch.setattr("genmonitor.evaluation.regions.finder.one_pass", lambda *_: together)
+    monkeypatch.setattr("genmonitor.evaluation.regions.search.one_pass", lambda *_: together)
     used, read = split(), []
     loader = type(used.baseline).loader
 
