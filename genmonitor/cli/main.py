@@ -35,7 +35,7 @@ COMMANDS = {
     "replay": "measure the values of a run again by one of its checkpoints",
     "sweep": "evaluate the checkpoints of a run as a monitor would have done during training",
     "best": "print the best checkpoint of a run",
-    "report": "write the report.html of a run again, or merge several runs into one",
+    "report": "write the report.html of a run again",
 }
 SHARED = ("compare", "diversity", "disagreement", "w1kp", "sweep")
 EXAMPLES = """examples:
