@@ -104,6 +104,18 @@ def items_of(kind: Any, container: Any) -> list[list[Any]]:
     return [list(kind.__iter__(container))]
 
 
+def exchange(kind: Any, container: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Put other objects in the place of items of a container, which may be iterated over meanwhile."""
+    others = {id(old): new for old, new in pairs}
+    *keys, items = items_of(kind, container)
+    for key, item in zip(*(keys or [list(range(len(items)))]), items, strict=True):
+        if id(item) in others and kind is set:
+            set.remove(container, item)
+            set.add(container, others[id(item)])
+        elif id(item) in others:
+            kind.__setitem__(container, key, others[id(item)])
+
+
 def _are_same(now: list[list[Any]], before: list[list[Any]]) -> bool:
     pairs = zip(now, before, strict=True)
     return len(now[0]) == len(before[0]) and all(all(map(operator.is_, *pair)) for pair in pairs)

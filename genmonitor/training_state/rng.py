@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import chain
-from types import BuiltinMethodType, CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinMethodType,
+    CellType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any
 from weakref import ProxyTypes
 
@@ -21,6 +29,7 @@ MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
 """Limits of the search for generators: depth, items of a container, and objects below attributes."""
 
 
+METHODS = (MethodType, BuiltinMethodType, MethodWrapperType)
 State = tuple[Callable[[], Any], Callable[[Any], Any]]
 """Getter and setter of a state."""
 IN_FUNCTIONS = ("__closure__", "__defaults__", "__kwdefaults__", "cell_contents")
@@ -149,7 +158,7 @@ def parts_of(thing: Any, most: int = MAX_ITEMS) -> list[Any]:
         return list(thing.values() if isinstance(thing, Mapping) else thing) if len(thing) <= most else []
     if isinstance(thing, partial):
         return [thing.func, *thing.args, *thing.keywords.values()]
-    if isinstance(thing, (MethodType, BuiltinMethodType)):
+    if isinstance(thing, METHODS):
         return [thing.__self__]
     if isinstance(thing, np.random.Generator):
         return [thing.bit_generator]

@@ -12,12 +12,13 @@ from io import IOBase
 from itertools import chain
 from multiprocessing import active_children
 from threading import Thread
-from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 from torch._C import DisableTorchFunctionSubclass
+from torch.utils.data import DataLoader, Sampler
 
 from genmonitor.training_state.entries import (
     CONTAINERS,
@@ -27,6 +28,7 @@ from genmonitor.training_state.entries import (
     entry_of_records,
     entry_of_tensor,
     entry_of_values,
+    exchange,
     items_of,
     names_of_class,
     names_of_slots,
@@ -44,21 +46,8 @@ from genmonitor.training_state.ownership import (
     variables_named,
 )
 from genmonitor.training_state.rng import MAX_DEPTH, State, is_generator, parts_of, state_of, walk
-from genmonitor.training_state.stand_ins import RESTARTED, make_stand_in, unwrapped
+from genmonitor.training_state.stand_ins import MAX_ITEMS, READ_ONLY, make_stand_in, unwrapped
 
-READ_ONLY = (
-    tuple,
-    frozenset,
-    MappingProxyType,
-    partial,
-    MethodType,
-    BuiltinMethodType,
-    np.ndarray,
-    np.random.Generator,
-)
-"""Immutable containers."""
-MAX_ITEMS = 1000
-"""Largest number of items of a container to search."""
 MAX_RECORDS = 100_000
 """Largest number of dictionaries and lists in a longer container to remember."""
 MAX_BYTES = 2**28
@@ -175,7 +164,7 @@ class Snapshot:
             self.add_states({name: state}, held_by=thing)
             self.generators += [thing] if is_generator(thing) else []
             return
-        if owner or is_plain(thing):
+        if owner or is_plain(thing) or (self._data and isinstance(thing, (DataLoader, Sampler))):
             yield from self._object(name, thing, owner)
         if self._code and isinstance(thing, nn.Module):  # however deep
             yield from ((f"{name}.{key}", x) for key, x in chain(thing.named_parameters(), thing.named_buffers()))
@@ -220,16 +209,15 @@ class Snapshot:
         yield from self._bind(name, Names.of(vars(function)))
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             yield from self._bind(f"{name}.{variable}", names_of_slots(cell))
-        yield from ((name, value) for value in (*(function.__defaults__ or ()), function.__kwdefaults__ or {}))
+        yield from self._bind(name, names_of_slots(function))
 
     def _bind(self, name: str, names: Names) -> Iterator[tuple[str, Any]]:
         """Remember the bindings of names, and set aside objects that reading would exhaust; yield the objects."""
         before = dict(names.read())
         place = partial(_place, name)
-        used = {key: x for key, x in before.items() if self._data and (isinstance(x, RESTARTED) or not self._code)}
-        for key, value in used.items():
-            if (stand_in := make_stand_in(place(key), value)) is not None:
-                self._entries.append(Entry(place(key), lambda: None, partial(names.bind, key, before[key])))
+        for key, value in before.items() if self._data else ():
+            if (stand_in := make_stand_in(place(key), value, self._code)) is not None:
+                self._entries.append(Entry(place(key), lambda: None, partial(names.bind, key, value)))
                 names.bind(key, stand_in)
         moved = partial(names.moved, before)
         self._entries.append(
@@ -243,14 +231,20 @@ class Snapshot:
         kind = type(thing)  # for a proxy, `isinstance` checks its target
         if of := next((of for of in CONTAINERS if issubclass(kind, of)), None):
             items = items_of(of, thing)
-            self._entries.append(entry_of_items(name, of, thing))
+            entry = entry_of_items(name, of, thing)
+            if self._data and len(items[0]) <= MAX_ITEMS:
+                pairs = [(x, other) for x in items[-1] if (other := make_stand_in(name, x, self._code)) is not None]
+                back = [(other, x) for x, other in pairs]
+                self._entries.append(Entry(name, lambda: None, partial(exchange, of, thing, back)))
+                exchange(of, thing, pairs)
+            self._entries.append(entry)
             if len(items[0]) <= MAX_ITEMS:
-                yield from ((name, item) for item in chain(*items))
+                yield from ((name, unwrapped(item) if self._data else item) for item in chain(*items))
             elif len(items[0]) <= MAX_RECORDS:
                 records = [item for item in items[-1] if type(item) in (dict, list)]
                 self._entries.append(entry_of_records(name, records))
         elif issubclass(kind, READ_ONLY):
-            yield from ((name, part) for part in parts_of(thing, MAX_ITEMS))
+            yield from ((name, unwrapped(part) if self._data else part) for part in parts_of(thing, MAX_ITEMS))
 
     def _values(self, name: str, thing: Any, always: bool = False) -> None:
         """Remember the values of a tensor or an array, `always` or as far as the memory allows."""
@@ -287,4 +281,4 @@ def _ask(question: Callable[[], bool | None]) -> bool | None:
 
 
 def _place(name: str, key: str) -> str:
-    return f"{name}.{key}".strip(".").removesuffix(".cell_contents")
+    return f"{name}.{key}".strip(".").removesuffix(".cell_contents").removesuffix(".__defaults__")

@@ -7,14 +7,16 @@ import ast
 import copy
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from genmonitor.training_state.external_state import state_of_file
+from genmonitor.training_state.rng import METHODS, parts_of
 
 RESTARTED: tuple[Any, ...] = (
     *(type(iter(kind())) for kind in (list, tuple, str)),
@@ -23,13 +25,43 @@ RESTARTED: tuple[Any, ...] = (
     np.random.SeedSequence,
 )
 """Iterators and counters whose copies continue independently."""
-ITERATING = ("builtins", "itertools", "numpy", "_collections", "_csv", "_struct", "array", "posix", "sqlite3")
-"""Modules in C with iterators that cannot start again."""
+ITERATING = (
+    *("builtins", "itertools", "numpy", "_collections", "_csv", "_struct", "array", "posix", "sqlite3"),
+    "torch.utils.data.dataloader",
+)
+"""Modules with iterators that cannot start again."""
+READ_ONLY = (
+    tuple,
+    frozenset,
+    MappingProxyType,
+    partial,
+    *METHODS,
+    np.ndarray,
+    np.random.Generator,
+)
+"""Immutable containers."""
+MAX_ITEMS = 1000
+"""Largest number of items of a container to search."""
 CACHED = type(lru_cache(len))
 
 
-def make_stand_in(name: str, value: Any) -> Any:
-    """Return a stand-in for an object that reading would exhaust or fill permanently; None for anything else."""
+def make_stand_in(name: str, value: Any, copies: bool = False) -> Any:
+    """Return a stand-in for an object that reading would exhaust or fill permanently; None for anything else.
+
+    Args:
+        name: Name in errors.
+        value: Object, or a read-only one that holds such objects.
+        copies: True for copies of iterators only.
+    """
+    if isinstance(value, RESTARTED):
+        return _going_on_alone(value, name)
+    if isinstance(value, READ_ONLY):
+        parts = parts_of(value, MAX_ITEMS)
+        inside = [make_stand_in(name, part, copies) for part in parts]
+        replaced = [part if other is None else other for part, other in zip(parts, inside, strict=True)]
+        return _made_of(value, replaced) if any(other is not None for other in inside) else None
+    if copies:
+        return None
     if isinstance(value, (staticmethod, classmethod)):
         inside = make_stand_in(name, value.__func__)
         return None if inside is None else type(value)(inside)
@@ -38,13 +70,30 @@ def make_stand_in(name: str, value: Any) -> Any:
         return None if inside is None else value.getter(inside)
     if isinstance(value, CACHED):
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
-    if isinstance(value, RESTARTED):
-        return _going_on_alone(value, name)
     if isinstance(value, TextIOWrapper) and _hides_position(value):
         return _opened_again(value, name)
     if isinstance(value, Iterator) and type(value).__module__ in ITERATING:
         return _UsedUp(name, type(value).__name__)
     return None
+
+
+def _made_of(value: Any, parts: list[Any]) -> Any:
+    """Return a read-only object with other parts, in the order of `parts_of`."""
+    if isinstance(value, (tuple, frozenset)):
+        kind: Any = tuple if isinstance(value, tuple) else frozenset
+        return kind.__new__(type(value), parts)
+    if isinstance(value, MappingProxyType):
+        return MappingProxyType(dict(zip(value, parts, strict=True)))
+    if isinstance(value, partial):
+        function, *rest = parts
+        n = len(value.args)
+        return partial(function, *rest[:n], **dict(zip(value.keywords, rest[n:], strict=True)))
+    if isinstance(value, np.ndarray):
+        out = np.empty(len(parts), object)
+        for index, part in enumerate(parts):
+            out[index] = part
+        return out.reshape(value.shape)
+    return getattr(parts[0], value.__name__)  # a method
 
 
 def _going_on_alone(iterator: Any, name: str) -> Any:

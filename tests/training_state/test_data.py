@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets with a state of their own are, once a monitor has read them, as if it had not."""
 
+import copy
 import csv
 import functools
 import io
@@ -11,10 +12,13 @@ import os
 import random
 import sys
 from array import array
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
+from collections.abc import Hashable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from queue import SimpleQueue
 from tempfile import NamedTemporaryFile
+from types import MappingProxyType
 
 import numpy as np
 import pandas
@@ -308,6 +312,75 @@ def count_elsewhere(self, index):
     return modules.CALLS
 
 
+class Turns(torch.utils.data.Sampler):
+    """Begins one further on each time."""
+
+    def __init__(self):
+        self.turn = 0
+
+    def __iter__(self):
+        self.turn += 1
+        return iter([self.turn % 9])
+
+    def __len__(self):
+        return 1
+
+
+def at_first_use(self, index):
+    self.kept = self.kept or iter(DataLoader(range(1000), None, shuffle=True))
+    return int(next(self.kept))
+
+
+def at_first_use_of_each(self, index):
+    which = index % 2
+    self.kept[which] = self.kept[which] or iter(DataLoader(range(1000), None, shuffle=True))
+    return int(next(self.kept[which]))
+
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclass(slots=True)
+class Sources:
+    first: object
+
+
+class InADefault(Images):
+    def __init__(self):
+        def state(index, kept=iter(list(range(1000)))):  # noqa: B008
+            return next(kept)
+
+        self.state = state
+
+
+WITHIN = {
+    "a list": (lambda x: [x], lambda kept: kept[0]),
+    "a tuple": (lambda x: (1, x), lambda kept: kept[1]),
+    "a named tuple": (lambda x: Pair(1, x), lambda kept: kept.second),
+    "a dict": (lambda x: {"a": x}, lambda kept: kept["a"]),
+    "an OrderedDict": (lambda x: OrderedDict(a=x), lambda kept: kept["a"]),
+    "a defaultdict": (lambda x: defaultdict(list, a=x), lambda kept: kept["a"]),
+    "a UserDict": (lambda x: UserDict(a=x), lambda kept: kept["a"]),
+    "a set": (lambda x: {x}, lambda kept: next(iter(kept))),
+    "a frozenset": (lambda x: frozenset([x]), lambda kept: next(iter(kept))),
+    "a deque": (lambda x: deque([x]), lambda kept: kept[0]),
+    "a view of a dict": (lambda x: MappingProxyType({"a": x}), lambda kept: kept["a"]),
+    "slots": (Sources, lambda kept: kept.first),
+    "a partial": (lambda x: functools.partial(next, x), lambda kept: iter(kept, None)),
+    "arguments of a partial": (lambda x: functools.partial(max, key=x), lambda kept: kept.keywords["key"]),
+    "a method": (lambda x: x.__next__, lambda kept: iter(kept, None)),
+    "an object array": (lambda x: np.array([[1, x]], dtype=object), lambda kept: kept[0, 1]),
+    "a list in a tuple in a dict": (lambda x: {"a": ([x], 1)}, lambda kept: kept["a"][0][0]),
+    "tuples in a list": (lambda x: [(1, (x,))], lambda kept: kept[0][1][0]),
+}
+"""How something is held by something else, and how it is found there."""
+
+
+def iterator_within(place):
+    hold, find = WITHIN[place]
+    return dataset(lambda: hold(iter(list(range(1000)))), lambda self, index: next(find(self.kept)))
+
+
 STATES = {
     "counter": dataset(int, add),
     "dict": dataset(dict, lambda self, index: cached(self.kept, index)),
@@ -332,6 +405,17 @@ STATES = {
     "itertools.count with a step": dataset(lambda: itertools.count(0.5, 0.25), lambda self, index: next(self.kept)),
     "iterator of a list": dataset(lambda: iter(list(range(1000))), lambda self, index: next(self.kept)),
     "iterator of a range": dataset(lambda: iter(range(1000)), lambda self, index: next(self.kept)),
+    **{f"iterator of a list in {place}": iterator_within(place) for place in WITHIN},
+    "iterator of a list in a default": InADefault,
+    "cached function in a list": dataset(
+        lambda: [functools.cache(lambda i: random.random())], lambda self, i: self.kept[0](i)
+    ),
+    "loader with a dataset of its own": dataset(
+        lambda: DataLoader(dataset(int, add)()), lambda self, index: self.kept.dataset[index].sum()
+    ),
+    "loader with a sampler of its own": dataset(
+        lambda: DataLoader(range(9), sampler=Turns()), lambda self, index: next(iter(self.kept))
+    ),
     "transform": dataset(Flip, lambda self, index: self.kept(index)),
     "closure": dataset(closure, lambda self, index: self.kept(self, index)),
     "attribute of the class": ClassCounts,
@@ -460,6 +544,7 @@ WAYS = {
 KEPT = {
     "lru_cache of a function",
     "lru_cache of an attribute",
+    "cached function in a list",
     "cache of a method",
     "cache of a static method",
     "cache of a class's method and of a property",
@@ -718,6 +803,7 @@ class Draws(Images):
 
 
 ONCE = {
+    "loader's": lambda: iter(DataLoader([image(0)] * 50, None)),
     "generator": lambda: (image(i) for i in range(50)),
     "map": lambda: map(image, range(50)),
     "chain": lambda: itertools.chain([image(0)] * 50),
@@ -736,6 +822,46 @@ def test_what_cannot_start_again_is_refused_before_anything_is_taken(once, kind)
     with pytest.raises(ValueError, match=r"cannot start again.*give `real_images="):
         take_items(data, None, "the data") if isinstance(data, IterableDataset) else ImageSet(data).read([0])
     assert len(list(itertools.islice(data.iterator, 50))) == 50
+
+
+FIRST_USE = {
+    "attribute": dataset(lambda: None, at_first_use),
+    "list": dataset(lambda: [None, None], at_first_use_of_each),
+}
+
+
+@pytest.mark.parametrize("first", FIRST_USE)
+def test_a_loaders_iterator_is_made_for_the_training_where_it_would_have_been(first):
+    def images(read):
+        torch.manual_seed(2)
+        data = FIRST_USE[first]()
+        read(data)
+        before, random_state = copy.copy(data.kept), torch.get_rng_state()
+        out = [float(data[index].sum()) for index in range(N)], torch.rand(1)
+        return before, random_state.tolist(), out, data
+
+    alone, read = (images(way) for way in (lambda data: None, lambda data: ImageSet(data).read([0, 1, 2])))
+    assert alone[:3] == read[:3]
+    state = torch.get_rng_state()
+    with pytest.raises(ValueError, match=r"DataLoaderIter, which cannot start again.*give `real_images="):
+        ImageSet(read[3]).read([0, 1])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [read[3][index].sum() for index in range(N)] == [alone[3][index].sum() for index in range(N)]
+
+
+@pytest.mark.parametrize("place", WITHIN)
+@pytest.mark.parametrize("once", ONCE)
+def test_what_cannot_start_again_is_refused_wherever_it_is_held(once, place):
+    iterator, (hold, find) = ONCE[once](), WITHIN[place]
+    if place in ("a set", "a frozenset") and not isinstance(iterator, Hashable):
+        pytest.skip("cannot be in a set")
+    data = dataset(lambda: hold(iterator), lambda self, index: next(find(self.kept)).sum())()
+    kept = data.kept
+    with pytest.raises(ValueError, match=r"cannot start again.*give `real_images="):
+        ImageSet(data).read([0])
+    assert data.kept is kept
+    assert next(find(data.kept)) is not None
+    assert len(list(itertools.islice(iterator, 49))) == 49
 
 
 def test_large_tensors_are_fingerprinted_and_a_change_is_named(monkeypatch):
