@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from io import BytesIO, IOBase, StringIO
+from io import SEEK_END, BytesIO, IOBase, StringIO
 from mmap import mmap
 from multiprocessing.managers import DictProxy, ListProxy
+from tempfile import _TemporaryFileWrapper
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,14 @@ from torch import Tensor
 
 from genmonitor.training_state.rng import State
 
+FILES = (IOBase, mmap, _TemporaryFileWrapper)
 C_TYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)
 
 
 def external_state(thing: Any) -> State | None:
     """Return getter and setter of the state of an object outside of Python attributes; None if it has none."""
-    if isinstance(thing, (IOBase, mmap)):
+    kind = type(thing)
+    if isinstance(thing, FILES) or all(hasattr(kind, x) for x in ("tell", "seek", "readable", "closed")):
         return state_of_file(thing)
     if isinstance(thing, (array, ListProxy)):
         return lambda: thing[:], partial(thing.__setitem__, slice(None))
@@ -49,12 +52,21 @@ def is_shared(thing: Any) -> bool:
 def state_of_file(file: Any) -> State | None:
     """Return getter and setter of the position of a file or of mapped memory; None if it has none."""
     in_memory = isinstance(file, (mmap, BytesIO, StringIO))
-    if file.closed or not (in_memory or (file.seekable() and not file.writable())):  # what was written stays
+    if file.closed or not (in_memory or (file.seekable() and file.readable())):
         return None
     with suppress(OSError):  # of a text file that is gone over line by line
-        file.tell()
-        return file.tell, file.seek
+        position = file.tell()
+        if in_memory or not file.writable():
+            return file.tell, file.seek
+        end = _end_of(file)  # of a file that grew, what was written stays
+        return lambda: file.tell() if _end_of(file) == end else position, file.seek
     return None
+
+
+def _end_of(file: Any) -> int:
+    position, end = file.tell(), file.seek(0, SEEK_END)
+    file.seek(position)
+    return int(end)
 
 
 def _refill_proxy(proxy: Any, items: Mapping[Any, Any]) -> None:

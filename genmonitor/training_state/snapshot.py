@@ -11,6 +11,7 @@ from functools import partial
 from io import IOBase
 from itertools import chain
 from multiprocessing import active_children
+from tarfile import TarFile
 from threading import Thread
 from types import FunctionType, ModuleType
 from typing import Any
@@ -187,7 +188,9 @@ class Snapshot:
     def _object(self, name: str, thing: Any, owner: bool) -> Iterator[tuple[str, Any]]:
         namespace = getattr(thing, "__dict__", {})
         moving = (IOBase, Thread) if self._data else (IOBase, Thread, Iterator)
-        if any(isinstance(x, moving) for x in (thing, *namespace.values())) and not (owner or has_state(thing)):
+        held = [x for x in (thing, *namespace.values()) if isinstance(x, moving)]
+        own = owner or has_state(thing) or (self._data and _reads(thing, held))
+        if held and not own:
             return  # all or nothing, since a reader at another position of its file would read wrongly
         yield from self._bind(name, Names.of(namespace))
         yield from self._bind(name, names_of_slots(thing))
@@ -271,6 +274,12 @@ class Snapshot:
         if self._data:
             return is_users_code(kind.__module__)
         return package_of(kind) not in (*FOREIGN, OURS)
+
+
+def _reads(thing: Any, held: list[Any]) -> bool:
+    """Return True for a reader whose state is in its attributes and in the positions of its files."""
+    known = isinstance(thing, TarFile) or is_users_code(type(thing).__module__)
+    return known and all(external_state(x) is not None and not x.writable() for x in held)
 
 
 def _ask(question: Callable[[], bool | None]) -> bool | None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+import tarfile
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader, IOBase, TextIOWrapper
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -72,7 +73,7 @@ def make_stand_in(name: str, value: Any, copies: bool = False) -> Any:
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, TextIOWrapper) and _hides_position(value):
         return _opened_again(value, name)
-    if isinstance(value, Iterator) and type(value).__module__ in ITERATING:
+    if (isinstance(value, Iterator) and type(value).__module__ in ITERATING) or _is_pipe(value):
         return _UsedUp(name, type(value).__name__)
     return None
 
@@ -109,7 +110,14 @@ def _going_on_alone(iterator: Any, name: str) -> Any:
 
 def _hides_position(file: TextIOWrapper) -> bool:
     """Return True for a text file that is read line by line, and False for one that is only written."""
-    return not (file.closed or file.writable()) and file.seekable() and state_of_file(file) is None
+    return not file.closed and file.readable() and file.seekable() and state_of_file(file) is None
+
+
+def _is_pipe(value: Any) -> bool:
+    """Return True for what is read once, from its beginning to its end."""
+    if isinstance(value, IOBase) and not value.closed:
+        return value.readable() and not (value.seekable() or value.writable())
+    return isinstance(value, tarfile._Stream)  # type: ignore[attr-defined]
 
 
 def _opened_again(file: TextIOWrapper, name: str) -> Any:
@@ -143,11 +151,16 @@ class _UsedUp:
     def __iter__(self) -> _UsedUp:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self, *_: Any, **__: Any) -> Any:
         raise ValueError(
             f"Expected data that can be read again, but `{self.name}` is a {self.kind}, which cannot start again. "
             "Reading it would take items from the training. Create it in `__iter__`, or give `real_images=` a separate "
             "Dataset or tensor."
         )
 
-    send = throw = __getitem__ = lambda self, *_: next(self)
+    __getitem__ = __next__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.__next__

@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets with a state of their own are, once a monitor has read them, as if it had not."""
 
+import bz2
 import copy
 import csv
 import functools
+import gzip
 import io
 import itertools
+import lzma
 import mmap
 import multiprocessing
 import os
 import random
 import sys
+import tarfile
+import zipfile
 from array import array
 from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
 from collections.abc import Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, SpooledTemporaryFile, TemporaryFile
 from types import MappingProxyType
 
 import numpy as np
@@ -252,6 +258,121 @@ class LinesOfText(Images):
         os.unlink(self.file.name)
 
 
+OPENED = []
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+def on_disk(mode, suffix="", pack=None):
+    """Return a file on the disk, as opened in a mode, that is read one byte or number after the other."""
+    with NamedTemporaryFile("wb", suffix=suffix) as file:
+        pack = pack or (lambda path: Path(path).write_bytes(bytes(range(250))))
+        pack(file.name)
+        opened = OPENERS.get(suffix, open)(file.name, mode)
+    OPENED.append(opened)
+    if mode == "w+b":
+        opened.write(bytes(range(250)))
+    if "+b" in mode:
+        opened.seek(0)
+    return opened
+
+
+def tar(path, kind="w"):
+    with tarfile.open(path, kind) as out:
+        for index in range(250):
+            member = tarfile.TarInfo(str(index))
+            member.size = 1
+            out.addfile(member, io.BytesIO(bytes([index])))
+
+
+def zipped(path):
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("0", bytes(range(250)))
+
+
+OPENERS = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".tar": tarfile.open,
+    ".zip": lambda path, mode: zipfile.ZipFile(path, mode).open("0"),  # noqa: SIM115
+}
+
+
+def temporary(make):
+    file = make()
+    file.write(bytes(range(250)))
+    file.seek(0)
+    OPENED.append(file)
+    return file
+
+
+class Reader:
+    """A user's own reader, which is no dataset."""
+
+    def __init__(self):
+        self.file, self.count = on_disk("rb"), 0
+
+    def read(self):
+        self.count += 1
+        return self.file.read(1)[0] + self.count
+
+
+class Compiled:
+    """Has the methods of a file and shows no attributes, as `pyarrow.NativeFile`."""
+
+    __module__ = "torch"
+    closed = False
+
+    def __init__(self):
+        file = io.BytesIO(bytes(range(250)))
+        self.__class__ = type("Compiled", (Compiled,), {"__module__": "torch"})
+        for name in ("tell", "seek", "read", "readable", "seekable"):
+            setattr(type(self), name, staticmethod(getattr(file, name)))
+        type(self).writable = staticmethod(bool)
+
+
+def next_byte(self, index):
+    return self.kept.read(1)[0]
+
+
+FILES = {
+    **{f"file opened {x}": dataset(functools.partial(on_disk, x), next_byte) for x in ("rb", "r+b", "w+b", "a+b")},
+    "text file opened r+": dataset(
+        lambda: on_disk("r+", pack=lambda path: Path(path).write_text("0123456789" * 9)),
+        lambda self, index: float(self.kept.read(1)),
+    ),
+    "gzip": dataset(
+        lambda: on_disk("rb", ".gz", lambda path: Path(path).write_bytes(gzip.compress(bytes(range(250))))), next_byte
+    ),
+    "bz2": dataset(
+        lambda: on_disk("rb", ".bz2", lambda path: Path(path).write_bytes(bz2.compress(bytes(range(250))))), next_byte
+    ),
+    "xz": dataset(
+        lambda: on_disk("rb", ".xz", lambda path: Path(path).write_bytes(lzma.compress(bytes(range(250))))), next_byte
+    ),
+    "member of a zip": dataset(lambda: on_disk("r", ".zip", zipped), next_byte),
+    "tar": dataset(
+        lambda: on_disk("r", ".tar", tar), lambda self, index: self.kept.extractfile(self.kept.next()).read(1)[0]
+    ),
+    "compressed tar": dataset(
+        lambda: on_disk("r", ".tar", lambda path: tar(path, "w:gz")),
+        lambda self, index: self.kept.extractfile(self.kept.next()).read(1)[0],
+    ),
+    "temporary file": dataset(lambda: temporary(TemporaryFile), next_byte),
+    "named temporary file": dataset(lambda: temporary(NamedTemporaryFile), next_byte),
+    "spooled temporary file": dataset(lambda: temporary(SpooledTemporaryFile), next_byte),
+    "file of a library in C": dataset(Compiled, next_byte),
+    "reader": dataset(Reader, lambda self, index: self.kept.read()),
+    "files in a list": dataset(lambda: [on_disk("r+b")], lambda self, index: self.kept[0].read(1)[0]),
+}
+
+
 def mapped():
     """Return a file in memory, read one byte after the other."""
     out = mmap.mmap(-1, 250)
@@ -416,6 +537,7 @@ STATES = {
     "loader with a sampler of its own": dataset(
         lambda: DataLoader(range(9), sampler=Turns()), lambda self, index: next(iter(self.kept))
     ),
+    **FILES,
     "transform": dataset(Flip, lambda self, index: self.kept(index)),
     "closure": dataset(closure, lambda self, index: self.kept(self, index)),
     "attribute of the class": ClassCounts,
@@ -802,6 +924,24 @@ class Draws(Images):
         return next(self.iterator)
 
 
+def pipe():
+    read, write = os.pipe()
+    os.write(write, b"x" * 49 + b"0")
+    os.close(write)
+    OPENED.append(os.fdopen(read, "rb"))
+    return OPENED[-1]
+
+
+def tar_stream():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w|") as out:
+        for index in range(3):
+            out.addfile(tarfile.TarInfo(str(index)))
+    file.seek(0)
+    OPENED.append(tarfile.open(fileobj=file, mode="r|"))  # noqa: SIM115
+    return OPENED[-1]
+
+
 ONCE = {
     "loader's": lambda: iter(DataLoader([image(0)] * 50, None)),
     "generator": lambda: (image(i) for i in range(50)),
@@ -862,6 +1002,16 @@ def test_what_cannot_start_again_is_refused_wherever_it_is_held(once, place):
     assert data.kept is kept
     assert next(find(data.kept)) is not None
     assert len(list(itertools.islice(iterator, 49))) == 49
+
+
+@pytest.mark.parametrize(
+    ("stream", "take"), [(pipe, lambda file: file.read(1)), (tar_stream, lambda file: file.next().name)]
+)
+def test_a_stream_without_positions_is_refused(stream, take):
+    data = dataset(stream, lambda self, index: len(take(self.kept)))()
+    with pytest.raises(ValueError, match=r"cannot start again.*give `real_images="):
+        ImageSet(data).read([0, 1])
+    assert take(data.kept)
 
 
 def test_large_tensors_are_fingerprinted_and_a_change_is_named(monkeypatch):
