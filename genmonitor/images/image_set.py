@@ -275,7 +275,8 @@ class ImageSet:
             return ()
         return (
             f"an image of {self.name} differs each time it is read: the dataset draws from a random generator that "
-            "cannot be seeded. Give `real_images=` the images without augmentation",
+            "cannot be seeded, or it has a state that cannot be put back, and then the training may differ from one "
+            "without the monitor. Give `real_images=` a separate Dataset without augmentation",
         )
 
     def loader(self, indices: Sequence[int], size: int = READ_BATCH) -> DataLoader[Any]:

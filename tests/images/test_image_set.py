@@ -199,6 +199,7 @@ class Flipped(Dataset):
 def test_image_source_notices_flips_that_cannot_be_seeded():
     (note,) = ImageSet(Flipped(500), None, "the data").reading_notes()
     assert "an image of the data differs each time it is read" in note
+    assert "a state that cannot be put back" in note
     assert ImageSet(Flipped(500).images, None, "x").reading_notes() == ()
 
 
