@@ -226,7 +226,7 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, 
     def call(given: Any) -> Tensor:
         try:
             images = function(given)
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, ValueError) as error:
             raise complaint(error) from error
         wanted = given if isinstance(given, int) else len(given)
         if isinstance(images, Tensor) and images.ndim == 4 and len(images) != wanted:

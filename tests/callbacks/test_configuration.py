@@ -85,6 +85,20 @@ def test_sample_of_another_signature_is_refused(tmp_path, kind):
     assert isinstance(error.value.__cause__, (TypeError, AttributeError))
 
 
+class NormedOnce(Bare):
+    def sample(self, n):
+        torch.nn.utils.parametrize.remove_parametrizations(self.net, "weight")
+        return torch.randn(n, 1, 8, 8)
+
+
+def test_sample_that_cannot_be_called_twice_is_refused(tmp_path):
+    module = NormedOnce()
+    torch.nn.utils.parametrizations.weight_norm(module.net)
+    with pytest.raises(ValueError, match=r"Expected `NormedOnce\.sample\(n\)` to draw.*ValueError: Module") as error:
+        fit(tmp_path, plain(), module=module, train=loader(IMAGES))
+    assert "does not have a parametrization" in str(error.value.__cause__)
+
+
 def test_sample_prompts_of_another_signature_is_refused(tmp_path):
     class NoLabels(Bare):
         def sample_prompts(self):
