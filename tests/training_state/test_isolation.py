@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import csv
+import gc
+import logging
 import os
 import queue
 import random
+import sys
 import threading
 import weakref
 import zipfile
@@ -120,6 +123,21 @@ CHANGES = {
     "variable added": (partial(os.environ.get, "ADDED"), partial(os.environ.__setitem__, "ADDED"), "1"),
     "variable changed": (partial(os.environ.get, "PATH"), partial(os.environ.__setitem__, "PATH"), os.sep),
     "variable removed": (partial(os.environ.get, "PATH"), lambda _: os.environ.pop("PATH"), None),
+    "logging": (partial(getattr, logging.root.manager, "disable"), logging.disable, 50),
+    "garbage collection": (gc.isenabled, lambda _: gc.disable(), False),
+    "recursion": (sys.getrecursionlimit, sys.setrecursionlimit, 4321),
+    "path of imports": (lambda: [*sys.path], lambda x: sys.path.insert(0, x[0]), ["elsewhere", *sys.path]),
+    "denormal numbers": (lambda: float(torch.full((), 1e-40) * 1), lambda _: torch.set_flush_denormal(True), 0.0),
+    "memory filled": (
+        partial(getattr, torch.utils.deterministic, "fill_uninitialized_memory"),
+        partial(setattr, torch.utils.deterministic, "fill_uninitialized_memory"),
+        False,
+    ),
+    "oneDNN": (
+        partial(getattr, torch.backends.mkldnn, "enabled"),
+        partial(setattr, torch.backends.mkldnn, "enabled"),
+        False,
+    ),
     "errors of NumPy": (np.geterr, lambda x: np.seterr(**x), dict.fromkeys(np.geterr(), "raise")),
     "dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
     "device": (torch.get_default_device, torch.set_default_device, torch.device("meta")),
