@@ -325,7 +325,9 @@ class GenerativeMonitor(Monitor, Callback):
         """Protect the training and its data inside the block, and report changes that had to be undone."""
         average = averaged_model(find_weight_averaging(trainer))
         others, states = callbacks_with_state(trainer)
-        others |= {f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)}
+        configs = [*enumerate(trainer.lr_scheduler_configs)]
+        others |= {f"scheduler {i}": config.scheduler for i, config in configs}
+        others |= {f"settings of scheduler {i}": config for i, config in configs}
         trained = Trained(
             pl_module,
             optimizers=trainer.optimizers,

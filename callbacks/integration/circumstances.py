@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from genmonitor._io import Progress
 from genmonitor._manifest import where_defined
 from genmonitor._stop import StopEvaluation, check_stop, stops_when
+from genmonitor.callbacks.integration.compat import attributes_of
 from genmonitor.distributed import Collective
 from genmonitor.monitoring.base import Monitor
 from genmonitor.training_state.rng import State
@@ -123,18 +124,8 @@ def callbacks_with_state(trainer: pl.Trainer) -> tuple[dict[str, Any], dict[str,
         elif own and not works:
             kinds = (torch.Tensor, torch.nn.Module, dict, list, set)
             found |= {f"{name}.{key}": value for key, value in vars(callback).items() if isinstance(value, kinds)}
-            states[f"the attributes of {name}"] = _attributes(vars(callback))
+            states[f"the attributes of {name}"] = attributes_of(callback)
     return found, states
-
-
-def _attributes(namespace: dict[str, Any]) -> State:
-    before = dict(namespace)
-
-    def put_back(_: Any) -> None:
-        namespace.clear()
-        namespace.update(before)
-
-    return lambda: {x: y if isinstance(y, (int, float, str)) else id(y) for x, y in namespace.items()}, put_back
 
 
 def way_back(trainer: pl.Trainer) -> str:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from genmonitor.training_state.rng import State
+
 
 def logged_step(trainer: Any, pl_module: Any) -> int:
     """Return the current logging step of Lightning: the number of batches after which an optimizer stepped.
@@ -61,7 +63,7 @@ def _lightning_module(pl_module: Any) -> Any:
     return next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
 
 
-def logged_state(trainer: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+def logged_state(trainer: Any) -> State:
     """Return a function that reads the logged values for callbacks, and one that restores them.
 
     The public dictionaries are computed from others at every access, which may need a sum over all processes.
@@ -86,26 +88,42 @@ def logged_state(trainer: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]
     return read, put_back
 
 
-def trainer_states(trainer: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+def trainer_states(trainer: Any) -> dict[str, State]:
     """Return getters and setters of the settings of a Trainer, such as `max_epochs`, and of its progress.
 
     `should_stop` is not included, since a signal handler may set it at any moment.
     """
     loop = trainer.fit_loop
-    states: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    states: dict[str, State] = {
         f"the Trainer's {name}": (partial(getattr, owner, name), partial(setattr, owner, name))
         for owner in (trainer, loop, loop.epoch_loop)
         for name, value in vars(owner).items()
         if name[0] != "_" and name != "should_stop" and isinstance(value, (int, float, str, NoneType))
     }
-    callbacks = list(trainer.callbacks)
-    states["the Trainer's callbacks"] = (
-        lambda: [id(callback) for callback in trainer.callbacks],
-        lambda _: trainer.callbacks.__setitem__(slice(None), callbacks),
-    )
+    states["the Trainer's strategy"] = attributes_of(trainer._accelerator_connector)
+    states["the attributes of the Trainer's strategy"] = attributes_of(trainer.strategy)
+    for name in ("callbacks", "optimizers", "lr_scheduler_configs", "loggers"):
+        states[f"the Trainer's {name}"] = _items_of(partial(getattr, trainer, name))
     for name, part in _counters(loop).items():
         states[f"the Trainer's {name.rpartition('.')[2]}"] = part.state_dict, part.load_state_dict
     return states
+
+
+def attributes_of(thing: Any) -> State:
+    """Return a getter and a setter of the attributes of an object, which are compared by identity or as numbers."""
+    namespace = vars(thing)
+    before = dict(namespace)
+
+    def put_back(_: Any) -> None:
+        namespace.clear()
+        namespace.update(before)
+
+    return lambda: {x: y if isinstance(y, (int, float, str)) else id(y) for x, y in namespace.items()}, put_back
+
+
+def _items_of(get: Callable[[], list[Any]]) -> State:
+    items = list(get())
+    return lambda: [id(item) for item in get()], lambda _: get().__setitem__(slice(None), items)
 
 
 def batches_seen(trainer: Any) -> tuple[int, int]:

@@ -16,6 +16,8 @@ from _helpers.modules import LIGHTNING_SAYS, Deep, Linear, digits, fit, loader, 
 from _helpers.traces import Record, same
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins.precision import HalfPrecision
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -81,6 +83,24 @@ MOVES = {
     "optimizer": step,
     "groups": lambda module: module.trainer.optimizers[0].param_groups[0].update(lr=1.0, weight_decay=1.0),
     "scheduler": lambda module: module.trainer.lr_scheduler_configs[0].scheduler.step(),
+    "interval of a scheduler": lambda module: vars(module.trainer.lr_scheduler_configs[0]).update(
+        interval="step", frequency=3
+    ),
+    "another scheduler": lambda module: setattr(
+        module.trainer.lr_scheduler_configs[0], "scheduler", StepLR(module.trainer.optimizers[0], 1, gamma=0.1)
+    ),
+    "other schedulers": lambda module: module.trainer.lr_scheduler_configs.clear(),
+    "other optimizers": lambda module: setattr(
+        module.trainer, "optimizers", [torch.optim.SGD(module.net.parameters(), 9.0)]
+    ),
+    "optimizer of a list": lambda module: module.trainer.optimizers.__setitem__(
+        0, torch.optim.SGD(module.net.parameters(), 9.0)
+    ),
+    "strategy": lambda module: setattr(
+        module.trainer._accelerator_connector, "strategy", copy.copy(module.trainer.strategy)
+    ),
+    "precision plugin": lambda module: setattr(module.trainer.strategy, "precision_plugin", HalfPrecision("bf16-true")),
+    "loggers": lambda module: module.trainer.loggers.append(CSVLogger(".")),
     "Trainer": lambda module: vars(module.trainer).update(accumulate_grad_batches=2, gradient_clip_val=1e-6),
     "length": lambda module: vars(module.trainer.fit_loop).update(max_epochs=1),
     "steps": lambda module: vars(module.trainer.fit_loop.epoch_loop).update(max_steps=1),
