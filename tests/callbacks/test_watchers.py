@@ -117,6 +117,8 @@ def test_model_checkpoint_ranks_epochs_without_an_evaluation_last(tmp_path, occa
     reader = Reader()
     _, _, evaluated = trained(tmp_path, occasion, validated, two, every, reader, mode=mode)
     assert set(range(5)) > set(evaluated)
+    if occasion == "by steps":  # the first one comes after the first batch, with other weights than the epoch's last
+        evaluated = evaluated[1:]
     best = sorted(evaluated, key=lambda epoch: VALUES[epoch])
     assert scores(every) == {epoch: VALUES[epoch] if epoch in evaluated else math.inf for epoch in range(5)}
     assert {epoch: x for epoch, x in scores(two).items() if x < math.inf} == {x: VALUES[x] for x in best[:2]}
