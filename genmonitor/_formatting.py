@@ -8,6 +8,8 @@ from typing import Any
 
 Band = tuple[float, float, float]
 """Lower end, median and upper end of a baseline."""
+LEAST_P = 1e-4
+"""Smallest p-value that is shown as a number: nobody needs to tell smaller ones apart."""
 RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 
@@ -32,7 +34,7 @@ def format_p(p: float) -> str:
         >>> format_p(0.4321), format_p(0.005), format_p(1.0), format_p(3e-9)
         ('p = 0.43', 'p = 0.005', 'p = 1', 'p < 0.0001')
     """
-    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p:.2g}"
 
 
 def format_distance(distance: float) -> str:

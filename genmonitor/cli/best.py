@@ -24,6 +24,11 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
 
     folder = find_folder(args.run)
     best = _best(read_run(folder).monitors, args.prefix)
+    if "global_step" not in best:
+        raise ValueError(
+            f"Expected a run of a Trainer, but a loop made {folder.parent}, whose checkpoints nobody but it knows. The "
+            f"evaluation to keep is that of epoch {best['values']['epoch']:g}, step {best['values']['step']:g}."
+        )
     saved: dict[int, Path] = {}
     for path in find_files([folder.parent]):
         saved.setdefault(read_checkpoint(path)["global_step"], path)

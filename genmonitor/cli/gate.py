@@ -88,7 +88,7 @@ def failures(
 
 
 def junit(conditions: Sequence[Condition], failed: Sequence[Mapping[str, Any]]) -> str:
-    """Return an XML report in JUnit's format, with a test case for each condition.
+    r"""Return an XML report in JUnit's format, with a test case for each condition.
 
     Args:
         conditions: All conditions.
@@ -96,14 +96,16 @@ def junit(conditions: Sequence[Condition], failed: Sequence[Mapping[str, Any]]) 
 
     Example:
         >>> gate = condition("p < 0.01")
-        >>> junit([gate], [])
-        '<testsuite name="genmonitor" tests="1" failures="0"><testcase name="not p &lt; 0.01" /></testsuite>'
+        >>> print(junit([gate], []).replace("><", ">\n<"))
+        <testsuite name="genmonitor" tests="1" failures="0">
+        <testcase classname="genmonitor" name="not p &lt; 0.01" time="0" />
+        </testsuite>
     """
     reasons = {str(wanted): [x["reason"] for x in failed if x["condition"] == str(wanted)] for wanted in conditions}
     count = sum(map(bool, reasons.values()))
     suite = ElementTree.Element("testsuite", name="genmonitor", tests=str(len(reasons)), failures=str(count))
     for name, why in reasons.items():
-        case = ElementTree.SubElement(suite, "testcase", name=f"not {name}")
+        case = ElementTree.SubElement(suite, "testcase", classname="genmonitor", name=f"not {name}", time="0")
         if why:
             ElementTree.SubElement(case, "failure", message=", ".join(why))
     return ElementTree.tostring(suite, encoding="unicode")

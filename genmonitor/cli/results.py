@@ -171,8 +171,9 @@ def _value_table(found: Measurement) -> Table:
         for spec in specs
         if not spec.error_of and not spec.baseline_of
     ]
-    empty = [name for name, column in (("±", errors), ("real", real)) if not column]
-    return Table(["", "value", "±", "real"], rows).without(empty)
+    baseline = "real" if any(spec.key.startswith("real_") for spec in specs) else "by chance"
+    empty = [name for name, column in (("±", errors), (baseline, real)) if not column]
+    return Table(["", "value", "±", baseline], rows).without(empty)
 
 
 def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> None:

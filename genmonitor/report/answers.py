@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -42,10 +43,18 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
         if RATIO in record:
             so_far.append(record)
             first = f"{times_real(so_far[0][RATIO])} → " if len(so_far) > 1 else ""
-            trend = {"better": capitalized(change(spec, so_far)), "trend": f"{first}{times_real(record[RATIO])} × real"}
+            better = "; ".join([capitalized(change(spec, so_far)), *_worse(run, record)])
+            trend = {"better": better, "trend": f"{first}{times_real(record[RATIO])} × real"}
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
         out.append({**moment, **trend, **_finding(findings[0], record), "texts": others})
     return out
+
+
+def _worse(run: MonitorRun, record: Record) -> list[str]:
+    """Return the alerts that last at an evaluation, in few words."""
+    begun = [x for x in run.notes if x.alert is not None and x.step is not None and x.step <= record.get("step", -1)]
+    lasting = [x for x in begun if (end_of(run, x) or math.inf) > record.get("epoch", -1)]
+    return [f"alert: {x.alert} since epoch {x.epoch:g}" for x in lasting[-1:]]
 
 
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
@@ -124,14 +133,14 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
     """Return place, kind, certainty and remedy of the main finding."""
     at = "" if first.as_of is None else f" (as at epoch {first.as_of:g})"
     mask, kinds = first.area.mask, first.kinds
-    known = KINDS.get(kinds[0].name) if kinds else None
+    known, explained = KINDS.get(kinds[0].name) if kinds else None, sum(kind.share for kind in kinds)
     what = " and ".join(map(with_strength, kinds)) or first.verdict or first.text
     whole = first.area.region == "image" or (mask is not None and bool(mask.all()))
     return {
         "fine": first.fine,
         "where": "whole image" if whole else str(first.area),
         "what": ("no difference beyond chance" if first.fine else what) + at,
-        "share": f"{percent(sum(kind.share for kind in kinds))} explained" if kinds else "",
+        "share": f"{percent(explained)} explained" if explained else "",
         "sure": "not tested" if first.p is None else "yes" if differs(first.p) else "no",
         "p": "" if first.p is None else format_p(first.p),
         "next": known.remedy if known else "",

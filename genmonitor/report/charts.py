@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from genmonitor._formatting import LEAST_P
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.findings.finding import verdict_of
 from genmonitor.findings.values import ValueSpec, grouped_by_chart, lookup
@@ -74,7 +75,7 @@ def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
 
 def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, Any]]:
     labels = {} if run.partition is None else run.partition.regions()
-    titles, drawn = [spec.title for spec in specs], set()
+    titles, drawn, least = [spec.title for spec in specs], set(), {"p": LEAST_P}
     series: list[dict[str, Any]] = []
     for number, spec in enumerate(specs, start=1):
         label = labels.get(spec.region or "")
@@ -90,7 +91,7 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
                 "color": "var(--ink)" if of_image else cluster_color(number if label is None else label),
                 # a second value of one place, such as the product of the regions and the image
                 "line": "dashed" if spec.region in drawn else "",
-                "values": [None if x is None else float(f"{x:.7g}") for x in values],
+                "values": [None if x is None else float(f"{max(x, least.get(spec.scale, x)):.7g}") for x in values],
                 "band": run.baseline.get(spec.key),
             }
         )

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+
 import pytest
 import torch
 from _helpers.runs import COMPARED, changed, make_run, record, write_evaluation
@@ -85,6 +87,23 @@ def test_evaluation_without_findings_has_its_message(folder):
 
 def test_finding_of_an_earlier_diagnosis_says_so(folder):
     assert answered(folder, [said(as_of=4.0)])[-1]["what"] == "too dark (as at epoch 4)"
+
+
+def test_an_alert_that_lasts_is_said_beside_the_progress(folder):
+    answered(folder, ratios=(28.0, 28.0, 28.0))
+    alert = {"text": "cluster_2 got worse.", "epoch": 1.0, "step": 19, "alert": "cluster_2"}
+    path = folder / "cms_run.json"
+    run = json.loads(path.read_text())
+    run["notes"] = [alert]
+    for evaluation in run["evaluations"]:
+        evaluation["wrong"] = ["cluster_2"]
+    path.write_text(json.dumps(run))
+    better = [x["better"] for x in answers_of(MonitorRun.read(path))]
+    assert "alert" not in better[0]
+    assert [x.partition("; ")[2] for x in better[1:]] == ["alert: cluster_2 since epoch 1"] * 2
+    run["evaluations"][2]["wrong"] = []
+    path.write_text(json.dumps(run))
+    assert "alert" not in answers_of(MonitorRun.read(path))[2]["better"]
 
 
 def test_evaluation_to_keep_and_its_file(folder):

@@ -179,8 +179,8 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     sizes = None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"]))
     examples = {name: to_array(images) for name, images in diagnosis.examples.items()}
     pictures = to_array(diagnosis.average), sizes, list(map(to_array, areas)), examples
-    parts = None if copied or (diagnosis.findings[0].fine and not finding.kinds) else shares
     proportions, words = diagnosis.proportions if apart else 0.0, (str(finding), finding.cause)
+    parts = None if copied or not (shares or proportions) else shares
     drawn = partial(diagnosis_plots.diagnosis_figure, *pictures, parts, proportions, value_range, *words)
     if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
         return {"diagnosis": drawn}

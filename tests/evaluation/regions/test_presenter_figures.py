@@ -69,9 +69,9 @@ def test_samples_name_no_region_where_none_differs():
     assert "cluster" not in words_of_samples([record(0, p_2=0.06)])
 
 
-def bars(fake, real):
+def bars(fake, real, **options):
     """Return how many legends of shares the figure of a diagnosis has."""
-    found = diagnose(fake, real)
+    found = diagnose(fake, real, **options)
     figure = diagnosis_figures(found, found.findings[0], (0.0, 1.0))["diagnosis"]()
     return sum(ax.get_legend() is not None for ax in figure.axes)
 
@@ -82,3 +82,4 @@ def test_shares_are_drawn_of_what_differs_alone():
     assert bars(fake, real) == 0
     assert bars(real.clone(), real) == 0  # copies, which are at no distance
     assert bars(0.5 * fake, real) == 1
+    assert bars(fake.flip(3) * torch.linspace(0.2, 1, 6), real, fault_models=[]) == 0  # by no kind, whatever is near

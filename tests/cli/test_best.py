@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+from _helpers.runs import make_run
+
+
+def test_best_refuses_the_run_of_a_loop(tmp_path, genmonitor):
+    """Nobody but the loop knows its checkpoints."""
+    path = make_run(tmp_path / "run") / "cms_run.json"
+    run = json.loads(path.read_text())
+    for number, evaluation in enumerate(run["evaluations"]):
+        evaluation.pop("global_step", None)
+        evaluation["values"]["error_ratio_image"] = 9.0 - number
+    path.write_text(json.dumps(run))
+    status, said, complaint = genmonitor("best", tmp_path / "run")
+    assert (status, said) == (2, "")
+    assert "Expected a run of a Trainer, but a loop made" in complaint
+    assert "is that of epoch 2, step 29" in complaint
