@@ -108,7 +108,7 @@ class SingleSamples:
         kind = FaultKind(Copies.name, float(self.copying.share), "of the images are near copies of real ones", 0.0)
         samples = tuple(self.copying.copied.tolist())
         such_as = ", ".join(map(str, [*dict.fromkeys(real for _, real in self.copies)][:NAMED]))
-        copied = f" Copied are {self.among} images {such_as}."
+        copied = f" Copied {self.among} images: {such_as}."
         return [of_copies(kind, float(self.copying.p_value), samples, mask, copied, COPIED)]
 
     def without_samples(self) -> list[Finding]:

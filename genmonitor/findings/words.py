@@ -67,7 +67,7 @@ def readings_sentence(place: str, readings: Sequence[Said], p: float, best: Faul
     said = "; ".join([f"{first[:-1]}; {format_p(p)})", *others])
     near = ""
     if best and best.share >= NEAREST:
-        near = f" Nearest kind: {with_strength(best)} ({percent(best.share)} closer)."
+        near = f" Nearest kind: {with_strength(best)}, which would explain {percent(best.share)}."
     return f"{capitalized(place)}: {said}.{near}"
 
 

@@ -75,7 +75,7 @@ def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tup
         return n, []
     return n, [
         f"only {n} of {n_fake} generated images are compared, since some of the {n_real} real ones are needed for the "
-        f"baseline; with {-(-wanted * 11 // 5)} real images, {wanted} could be"
+        f"baseline; with {-(-wanted * 11 // 5)} real images, {wanted} could be compared"
     ]
 
 

@@ -97,7 +97,7 @@ def split_reference(
     notes += comparison.few_notes(n_samples)
     if len(rest) < 2 * n_samples:
         notes.append(
-            f"only {len(rest)} real images for {n_samples}-image draws: treat the bands as approximate "
+            f"only {len(rest)} real images for {n_samples}-image draws: treat the baseline as approximate "
             f"({2 * n_samples} or more is better)"
         )
     notes += baseline.reading_notes()

@@ -17,7 +17,7 @@ from genmonitor.findings.values import RUN_VALUES, by_key, lookup
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:.*treat the bands as approximate"),
+    pytest.mark.filterwarnings("ignore:.*treat the baseline as approximate"),
     pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`"),
     pytest.mark.filterwarnings("ignore:You're using the WeightAveraging callback"),
 ]

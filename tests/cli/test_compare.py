@@ -123,8 +123,8 @@ def test_compare_report_shows_pictures_and_names_both_sets(compared):
 
 def test_compare_says_that_the_band_is_rough(compared):
     said, folder = compared
-    assert "treat the bands as approximate" in said
-    assert "treat the bands as approximate" in (folder / "report.html").read_text()
+    assert "treat the baseline as approximate" in said
+    assert "treat the baseline as approximate" in (folder / "report.html").read_text()
 
 
 def test_compare_speaks_of_no_epoch(compared):
@@ -412,7 +412,9 @@ def test_compare_names_copied_training_images(capsys, monkeypatch, tmp_path):
     words = ("--train", "train.npy", "--n-clusters", "2", "--out", "out", "--fail-if", "copied > 0.05")
     assert main(["compare", "real.npy", "fake.npy", *words]) == 1
     said = capsys.readouterr().out
-    assert re.match(r"Whole image: 1\d % of the images are near copies of real ones \(p < 0.0001\)\. Copied are", said)
+    assert re.match(
+        r"Whole image: 1\d % of the images are near copies of real ones \(p < 0.0001\)\. Copied training images: ", said
+    )
     assert "near copies of real ones" in (tmp_path / "out" / "genmonitor" / "report.html").read_text()
 
 

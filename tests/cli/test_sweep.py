@@ -11,7 +11,7 @@ from _helpers.swept import new, train
 
 from genmonitor.cli.sweep import show
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the baseline as approximate")]
 
 SETUP = """
 from _helpers.replayed import Digits, quiet

@@ -267,7 +267,7 @@ def test_copied_training_images_are_said_first_by_their_places_in_the_data():
     samples[:40] = known.images[60:100] + 1e-4
     evaluation, findings = evaluated(evaluator, samples, history)
     assert findings[0].text.startswith("Whole image: 3")
-    assert "near copies of real ones (p < 0.0001). Copied are real images " in findings[0].text
+    assert "near copies of real ones (p < 0.0001). Copied real images: " in findings[0].text
     assert evaluation.values["copied"] == pytest.approx(1 / 3, abs=0.03)
     assert {(i, known.indices[60 + i]) for i in range(40)} <= set(evaluation.copies)
     assert torch.equal(REAL[known.indices[60:100]], known.images[60:100])

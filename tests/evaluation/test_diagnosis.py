@@ -169,7 +169,7 @@ def test_images_that_are_copied_often_are_named_once() -> None:
     train = disks(N, 3)
     fake = torch.cat([disks(N - 60, 1), train[:20].repeat_interleave(3, 0)])
     sentence = str(diagnose(fake, disks(N, 2), train=train).findings[0])
-    named = sentence.split("Copied are training images ")[1].rstrip(".").split(", ")
+    named = sentence.split("Copied training images: ")[1].rstrip(".").split(", ")
     assert len(set(named)) == len(named) == 3
 
 
@@ -550,7 +550,7 @@ SAID = Said(READINGS[0], 0.5, 0.1, 1.0, 0.001, torch.arange(3), torch.arange(3))
 def test_a_nearest_kind_is_said_from_a_share_on_that_another_order_keeps(share: float, said: bool) -> None:
     kind = FaultKind("blurred", 0.6, "px", share)
     of_readings = words.readings_sentence("center", [SAID], 0.001, kind)
-    assert ("Nearest kind: blurred, σ 0.6 px (31 % closer)." in of_readings) is said
+    assert ("Nearest kind: blurred, σ 0.6 px, which would explain 31 %." in of_readings) is said
     assert ("the best, blurred" in words.unexplained_sentence("center", kind, 0.001)) is said
 
 

@@ -72,7 +72,7 @@ def test_copies_are_named_by_the_numbers_of_both_sides(sets):
     [finding] = found.memorized(torch.ones(16, 16).bool())
     assert finding.measure == "copied"
     assert set(range(20, 40)) <= set(finding.samples)
-    assert all(number in range(5050, 5070) for number in map(int, finding.text.split("images ")[-1][:-1].split(", ")))
+    assert all(number in range(5050, 5070) for number in map(int, finding.text.split("images: ")[-1][:-1].split(", ")))
 
 
 def test_nothing_is_said_of_real_images_in_place_of_generated_ones():

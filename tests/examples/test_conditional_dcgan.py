@@ -13,7 +13,7 @@ from genmonitor.functional import w1kp_score
 FIT = [
     "ignore:.*LeafSpec",
     "ignore:.*does not have many workers",
-    "ignore:.*60-image draws. treat the bands as approximate",
+    "ignore:.*60-image draws. treat the baseline as approximate",
 ]
 CLASSES = torch.arange(10).repeat(5)
 

@@ -66,7 +66,7 @@ def test_split_of_given_images_looks_at_no_others():
 def test_split_notes_few_images():
     assert split(numbered(40)).notes[1:] == (
         "only 20 real images available for comparison with 30 generated ones",
-        "only 20 real images for 30-image draws: treat the bands as approximate (60 or more is better)",
+        "only 20 real images for 30-image draws: treat the baseline as approximate (60 or more is better)",
     )
 
 

@@ -25,7 +25,7 @@ from genmonitor.callbacks.checkpoints.replay import NEEDED, logged_evaluation, r
 from genmonitor.cli import main
 from genmonitor.evaluation import RegionSettings
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the baseline as approximate")]
 
 
 def run(folder, make, *callbacks, epochs=2, **settings):

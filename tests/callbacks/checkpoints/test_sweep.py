@@ -20,7 +20,7 @@ from genmonitor import PixelPartition
 from genmonitor.callbacks import sweep
 from genmonitor.callbacks.checkpoints.replay import replay
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the baseline as approximate")]
 
 
 def setup(kind=Linear, monitors=None, **settings):

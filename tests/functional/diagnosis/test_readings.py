@@ -37,11 +37,11 @@ CHANGES = {
     "darkest pixels": lambda x: x + 0.1,
     "brightest pixels": lambda x: x.clamp_max(0.5),
     "brightness": lambda x: x + 0.1,
-    "middle tones": lambda x: x + 0.1,
+    "median brightness": lambda x: x + 0.1,
     "contrast": lambda x: 0.5 * x,
     "brightness of the border": lambda x: x + 0.1,
     "corners brighter than middle by": lambda x: 0.5 * x,
-    "difference from the mean image": lambda x: x.mean(0) + 0.5 * (x - x.mean(0)),
+    "distance from the mean image": lambda x: x.mean(0) + 0.5 * (x - x.mean(0)),
     "saturation": lambda x: x.mean(1, keepdim=True).expand_as(x),
     "red beyond the other colors": lambda x: x + torch.tensor([0.2, 0, 0])[:, None, None],
     "green beyond the other colors": lambda x: x + torch.tensor([0, 0.2, 0])[:, None, None],
@@ -68,10 +68,10 @@ CHANGES = {
     "center of the figure from the left": lambda x: x.roll(3, 3),
     "center of the figure from the top": lambda x: x.roll(3, 2),
     "slant to the right": lambda x: torch.stack([x[:, :, i].roll((SIDE // 2 - i) // 3, 2) for i in range(SIDE)], 2),
-    "likeness of left and right": lambda x: x.roll(4, 3),
+    "left-right symmetry": lambda x: x.roll(4, 3),
     "left half brighter than right by": lambda x: x.roll(3, 3),
     "upper half brighter than lower by": lambda x: x.roll(3, 2),
-    "edges that lie rather than stand": lambda x: F.avg_pool2d(x, (1, 9), 1, (0, 4)),
+    "horizontal edges among all": lambda x: F.avg_pool2d(x, (1, 9), 1, (0, 4)),
 }
 
 

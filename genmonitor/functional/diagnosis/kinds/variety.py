@@ -107,7 +107,7 @@ class Copies(Kind):
     name = "copies"
     words = "{percent} % {unit}"
     change = "nothing: images nearer to another than half of what is usual are counted, less those among real images"
-    cause = "mode collapse where they repeat each other (GAN), memorization of training images, above all of those that come often, where they repeat real ones (diffusion)"
+    cause = "mode collapse (GAN), if they repeat each other; memorization of training images, most of all of frequent ones (diffusion), if they repeat real ones"
     source = f"{_METZ}; {_CARLINI}"
     remedy = "remove duplicates from the training images; stop earlier"
     changes_images = False

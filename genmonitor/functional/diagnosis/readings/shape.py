@@ -71,7 +71,7 @@ class Slant(_Shape):
 class MirrorSymmetry(_Shape):
     """Correlation of the image with its mirror image."""
 
-    name, visible = "likeness of left and right", 0.1
+    name, visible = "left-right symmetry", 0.1
 
     def of(self, look: Look) -> Tensor:
         x = look.gray - look.gray.mean((1, 2), keepdim=True)
@@ -98,10 +98,10 @@ class TopBrighter(_Shape):
         return look.gray[:, :half].mean((1, 2)) - look.gray[:, -half:].mean((1, 2))
 
 
-class LyingLines(_Shape):
+class HorizontalEdges(_Shape):
     """Part of the squared steps that run from top to bottom, across horizontal edges."""
 
-    name, unit, needs_place = "edges that lie rather than stand", "%", False
+    name, unit, needs_place = "horizontal edges among all", "%", False
 
     def of(self, look: Look) -> Tensor:
         lying, standing = (x.square().mean((1, 2)) for x in (look.down, look.across))

@@ -40,10 +40,10 @@ class Brightness(_Tone):
         return look.gray.mean((1, 2))
 
 
-class MiddleTones(_Tone):
+class MedianBrightness(_Tone):
     """Median of all pixels."""
 
-    name = "middle tones"
+    name = "median brightness"
 
     def of(self, look: Look) -> Tensor:
         return look.quantile(0.5)
@@ -80,10 +80,10 @@ class Corners(_Tone):
         return torch.stack([part.mean((1, 2)) for part in corners]).mean(0) - x[:, h:-h, w:-w].mean((1, 2))
 
 
-class Variety(Reading):
+class DistanceFromMean(Reading):
     """Root mean square difference of an image from the mean image of its set."""
 
-    name, family, visible = "difference from the mean image", "variety", 0.03
+    name, family, visible = "distance from the mean image", "variety", 0.03
     needs_place = of_set = True
 
     def of(self, look: Look) -> Tensor:
