@@ -134,7 +134,7 @@ def test_script_names_the_spoiled_region_and_where_to_look(monkeypatch, capsys, 
 
 @pytest.mark.filterwarnings(
     "ignore:.*LeafSpec:FutureWarning",
-    "ignore:.*(does not have many workers|no validation data|bands as approximate|real images are there)",
+    "ignore:.*(does not have many workers|no validation data|baseline as approximate|real images are there)",
 )
 @pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:.*Checkpoint directory")
 @pytest.mark.parametrize("validate", [True, False])

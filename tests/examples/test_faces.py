@@ -9,7 +9,7 @@ import torch
 
 from genmonitor import PixelPartition
 
-FIT = ["ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:.*(bands as approximate|real images are)"]
+FIT = ["ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:.*(baseline as approximate|real images are)"]
 
 
 def run(monkeypatch, *arguments):

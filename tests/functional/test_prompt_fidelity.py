@@ -47,7 +47,7 @@ def test_level():
     [
         (torch.zeros(10).long(), r"to hold each of 0..2, of two prompts or more, but got \[0\]"),
         (torch.arange(10) % 4, r"but got \[0, 1, 2, 3\]"),
-        (torch.arange(9) % 3, "as many"),
+        (torch.arange(9) % 3, "equally many"),
     ],
 )
 def test_bad_indices_are_refused(index, says):
