@@ -91,7 +91,7 @@ def test_wandb_gets_a_table_with_pictures_of_both_sides(tmp_path, monkeypatch):
     assert model.shape == before.shape == (96, 3 * 96 + 2 * 6, 3)
     # the samples of this prompt are the negatives of what they were; between them it is white
     assert np.abs(model + before - 1)[:, :96].max() <= 0.01
-    assert (model + before == 2)[:, 96:102].all()
+    assert (model + before)[:, 96:102].min() >= 1.9  # but for what JPEG loses
 
 
 def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
