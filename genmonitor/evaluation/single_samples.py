@@ -120,7 +120,7 @@ class SingleSamples:
         return [Finding(text, Area("real images"), "", "uncovered", fine=False, p=p)]
 
     def strangest(self, explained: bool = False) -> list[Finding]:
-        """Return the finding of the strangest samples and their places; a detail if it may be chance.
+        """Return the finding of the strangest samples and their places; a detail if chance explains it.
 
         Args:
             explained: True if a known fault makes many samples strange; then only a few extreme ones count.

@@ -236,7 +236,8 @@ class Snapshot:
             items = items_of(of, thing)
             entry = entry_of_items(name, of, thing)
             if self._data and len(items[0]) <= MAX_ITEMS:
-                pairs = [(x, other) for x in items[-1] if (other := make_stand_in(name, x, self._code)) is not None]
+                others = [(x, make_stand_in(name, x, self._code)) for x in items[-1]]
+                pairs = [(x, other) for x, other in others if other is not None]
                 back = [(other, x) for x, other in pairs]
                 self._entries.append(Entry(name, lambda: None, partial(exchange, of, thing, back)))
                 exchange(of, thing, pairs)

@@ -5,6 +5,7 @@ import pytest
 
 from genmonitor.cli.results import (
     Measurement,
+    _value_table,
     as_table,
     check_out,
     report_line,
@@ -58,6 +59,15 @@ def test_what_is_interrupted_leaves_nothing(tmp_path, error):
 def test_rows_become_a_table():
     table = as_table([{"mode": 1, "samples": ["a", "b"], "share": 0.25, "p": None}])
     assert (table.columns, table.rows) == (["mode", "samples", "share", "p"], [[1, "a; b", "0.250", ""]])
+
+
+@pytest.mark.parametrize(
+    ("key", "of", "name"), [("real_vendi", "vendi", "real"), ("baseline_total", "total", "by chance")]
+)
+def test_a_baseline_is_called_what_it_is(key, of, name):
+    specs = [ValueSpec(of), ValueSpec(key, baseline_of=of)]
+    found = Measurement("Variety", [], {of: 2.0, key: 3.0}, specs, "9 images", {}, {}, [])
+    assert _value_table(found).columns == ["", "value", name]
 
 
 @pytest.mark.parametrize("place", ["/proc/x", "file/x", "file"])

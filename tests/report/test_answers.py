@@ -57,6 +57,10 @@ def test_where_what_and_what_to_try(folder):
     assert [share for _, share in last["bar"]] == pytest.approx([0.5, 0.2, 0.3])
 
 
+def test_copies_explain_no_share(folder):
+    assert answered(folder, [said([FaultKind("copies", 0.9, "of the images", 0.0)])])[-1]["share"] == ""
+
+
 @pytest.mark.parametrize("name", [*KINDS, "mine"])
 def test_every_kind_has_its_answers(folder, name):
     last = answered(folder, [said([FaultKind(name, 0.8, "px", 0.9)], cause="Usual cause: one.")])[-1]

@@ -6,6 +6,7 @@ import torch
 from _helpers.runs import COMPARED, LABELS, SPECS, changed, make_run, record, write_evaluation, write_notes
 
 from genmonitor import PixelPartition
+from genmonitor._formatting import LEAST_P
 from genmonitor.evaluation.prompts.disagreement import DisagreementValues
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.values import ValueSpec
@@ -180,6 +181,14 @@ def test_curves_of_one_measure_have_the_names_of_their_places(tmp_path):
         for key, place in (("image", "image"), ("1", "cluster 1"), ("constant", "constant"))
     }
     assert (labels["image"], labels["product"], labels["cluster_1"]) == ("image", "product", "cluster 1")
+
+
+def test_a_tiny_p_value_does_not_flatten_its_chart(tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    write_evaluation(folder, 1, evaluation=record(1, p=1e-171, mmd=1e-171))
+    changed(folder, declared=[spec.to_dict() for spec in RegionValues(["cluster_1"]).specs])
+    values = {curve["name"]: curve["values"] for chart in charts_of(read(folder)) for curve in chart["series"]}
+    assert (values["p"], values["mmd"]) == ([LEAST_P], [1e-171])
 
 
 def test_no_chart_has_two_curves_of_one_name(tmp_path):

@@ -137,7 +137,7 @@ def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
 def _simplicity(side: Side, candidate: Explained, among: Sequence[Explained]) -> int:
     """Return the simplicity rank of a single fault among those as close as the best: on black, clipping brightens."""
     nothing, best = max(side.left(()), CHANCE), min(side.left(x.faults) for x in among)
-    # further part of the distance that a simpler fault may leave and still be named, if it may be chance
+    # further part of the distance that a simpler fault may leave and still be named, if chance explains it
     close = side.left(candidate.faults) <= best + min(0.04 * nothing, 2 * CHANCE + max(best, 0.0) / 2)
     return getattr(candidate.faults[0].model, "simplicity", Kind.simplicity) if close else Kind.simplicity + 1
 

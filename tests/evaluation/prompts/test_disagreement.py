@@ -71,6 +71,12 @@ def test_disagreement_finding_has_total_and_chance():
     assert str(finding) == "Disagreement with real images: total 0.5 (p = 0.005; by chance 0.3)."
 
 
+def test_a_total_below_chance_is_not_set_beside_it():
+    """The p-value is of the distance, which the largest modes need not show."""
+    finding = disagreement_finding(LAST | {"total": 0.2}, [], "real images")
+    assert str(finding) == "Disagreement with real images: total 0.2 (p = 0.005)."
+
+
 def test_disagreement_finding_leaves_out_what_hardly_differs():
     assert said(LAST, CHANGED[3:]).endswith("by chance 0.3).")
 
