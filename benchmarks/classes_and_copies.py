@@ -228,7 +228,7 @@ def odd_rows(runs: int, nulls: int) -> Rows:
             for run in range(nulls if name == "nothing" else runs):
                 generator = generator_of("odd", of_set, name, run)
                 order = torch.randperm(len(images), generator=generator)
-                real, held_out, fake = (images[x] for x in (order[:500], order[500:1000], order[1000:1500]))
+                real, held_out, fake = (images[x] for x in order[:1000].split([250, 250, 500]))
                 if name != "nothing":
                     fake = torch.cat([ODD[name](fake[:PLANTED], generator), fake[PLANTED:]])
                 found = odd_samples_test(fake, held_out, real)
@@ -294,7 +294,7 @@ TABLES: dict[str, tuple[str, list[str], Callable[[int, int], Rows]]] = {
         band_rows,
     ),
     "odd": (
-        "Odd samples: ten of 500 images; 500 others are real, and 500 are held out",
+        "Odd samples: ten of 500 images; 250 others are real, and 250 are held out, as in a diagnosis",
         [
             "images",
             "odd",

@@ -71,7 +71,7 @@ def describe_area(inside: Tensor) -> str:
     rows, columns = np.nonzero(mask.any(1))[0], np.nonzero(mask.any(0))[0]
     high, wide = np.ptp(rows) + 1, np.ptp(columns) + 1
     h, w = mask.shape
-    no_box = " and " in place or place.startswith("scattered") or (high, wide) == (h, w)
+    no_box = " and " in place or place.startswith("scattered") or (4 * high >= 3 * h and 4 * wide >= 3 * w)
     if no_box or mask.sum() < 0.4 * high * wide:
         return f"{place}, {mask.sum()} px"
     if len(place.split()) == 2 and {0, h - 1} & {*rows} and {0, w - 1} & {*columns}:

@@ -69,6 +69,9 @@ def test_an_area_that_leaves_its_box_empty_is_told_by_its_pixels():
     two = torch.zeros(20, 20, dtype=torch.bool)
     two[2:5, 1:4] = two[15:18, 16:19] = True
     assert describe_area(two) == "upper left and lower right, 18 px"
+    nearly_all = torch.zeros(16, 16, dtype=torch.bool)
+    nearly_all[:, :6] = nearly_all[6:10, :14] = True
+    assert describe_area(nearly_all) == "middle left, 128 px"  # not 14×16 px
 
 
 def test_an_area_that_reaches_all_edges_is_no_corner():

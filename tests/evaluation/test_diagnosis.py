@@ -516,17 +516,6 @@ def test_no_place_is_said_where_all_around_it_differs_as_much(strength: float) -
     assert found.kinds[0].name == "noisy"
 
 
-def test_readings_that_nobody_sees_as_such_come_last() -> None:
-    generator = torch.Generator().manual_seed(0)
-    colors = disks(N, 1).repeat(1, 3, 1, 1), disks(N, 2).repeat(1, 3, 1, 1)
-    fake = colors[0] + 0.03 * torch.randn(N, 3, 16, 16, generator=generator)
-    read = diagnose(fake, colors[1], fault_models=[]).areas["whole image"].readings
-    indirect = [x.reading.indirect for x in read]
-    assert not indirect[0]
-    assert indirect == sorted(indirect)
-    assert any(x.indirect for x in READINGS)
-
-
 @pytest.mark.parametrize(
     ("share", "leaves", "named", "identified"),
     [

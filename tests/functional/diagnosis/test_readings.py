@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from scipy.stats import rankdata
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.readings import READINGS, differing, read, usable_readings
+from genmonitor.functional.diagnosis.readings import READINGS, Look, Reading, differing, read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import p_values, standardized_difference
 
 N, SIDE = 150, 24
@@ -61,6 +61,7 @@ CHANGES = {
     "extra steps at every fourth line": lambda x: F.interpolate(F.avg_pool2d(x, 4), scale_factor=4),
     "extra steps at every eighth line": lambda x: F.interpolate(F.avg_pool2d(x, 8), scale_factor=8),
     "area of the figure": lambda x: F.max_pool2d(x, 7, 1, 3),
+    "faint traces on the background": lambda x: x + 0.08 * (noise(x) > 1),
     "pieces of the figure": lambda x: x * (at_every(4) < 0.5),
     "holes and gaps in the figure": lambda x: torch.where(
         x.new_ones(SIDE, SIDE).tril().bool(), x, 0.1 + 0.8 * at_every(3)
@@ -128,3 +129,19 @@ def test_what_is_said_is_visible_with_both_values_and_once() -> None:
     assert "every second column stands out by 0." in str(first)
     assert len(found) <= 3
     assert not differing(READINGS, *(read(READINGS, x) for x in (real + 0.001, real)), 0.01, seed=0)
+
+
+@pytest.mark.parametrize(("strength", "first"), [(0.1, "other"), (0.01, "number of colors")])
+def test_a_reading_that_nobody_sees_as_such_is_first_only_if_it_is_much_stronger(strength: float, first: str) -> None:
+    class Other(Reading):
+        name, family, visible = "other", "shape", 0.01
+
+        def of(self, look: Look) -> Tensor:
+            return look.gray.mean((1, 2))
+
+    (colors,) = [x for x in READINGS if x.name == "number of colors"]
+    noise = torch.randn(2, N, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    real, fake = noise[0] * torch.tensor([3, strength]), noise[1] * torch.tensor([3, strength])
+    fake += torch.tensor([100, 1.2 * strength])
+    found = differing([colors, Other()], fake, real, 0.01, seed=0)
+    assert found[0].reading.name == first

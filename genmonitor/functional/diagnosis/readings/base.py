@@ -11,6 +11,9 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.shape import averaged
 
+FIGURE = 0.2
+"""Smallest difference of a pixel of the figure from the border, as a part of the range."""
+
 
 class Look:
     """Images [N, C, H, W] on the scale of real images in [0, 1], with values that several readings share."""
@@ -61,12 +64,16 @@ class Look:
         return self.residual.flatten(1).gather(1, calmest)
 
     @cached_property
-    def figure(self) -> Tensor:
-        """Pixels that stand out from the usual color of the border, bool [N, H, W]."""
+    def contrast_to_border(self) -> Tensor:
+        """Difference of each pixel from the usual color of the border, as a part of the range [N, H, W]."""
         x = self.images
         border = torch.cat([x[:, :, 0], x[:, :, -1], x[:, :, :, 0], x[:, :, :, -1]], 2)
-        # smallest difference of a pixel of the figure from the border, as a part of the range
-        return (x - border.median(2).values[:, :, None, None]).abs().amax(1) > 0.2
+        return (x - border.median(2).values[:, :, None, None]).abs().amax(1)
+
+    @cached_property
+    def figure(self) -> Tensor:
+        """Pixels that stand out from the usual color of the border, bool [N, H, W]."""
+        return self.contrast_to_border > FIGURE
 
     @cached_property
     def mass(self) -> Tensor:
@@ -86,7 +93,7 @@ class Reading:
         least_side: Smallest side of images that it applies to, in pixels.
         needs_color: True if it does not apply to gray images.
         needs_place: True if it compares the same places of images.
-        indirect: True if it is not visible as such, so that it is reported after the others.
+        weight: Factor of its visibility, below 1 if a person does not see the statistic as such.
         of_set: True if it compares an image with the others of its set, and thus depends on their weights.
     """
 
@@ -97,7 +104,7 @@ class Reading:
     least_side: ClassVar[int] = 4
     needs_color: ClassVar[bool] = False
     needs_place: ClassVar[bool] = False
-    indirect: ClassVar[bool] = False
+    weight: ClassVar[float] = 1.0
     of_set: ClassVar[bool] = False
 
     def of(self, look: Look) -> Tensor:

@@ -36,9 +36,10 @@ class Said:
 
     @property
     def size(self) -> float:
-        """Visibility: the share times the difference in units of the visible difference."""
+        """Visibility: the share times the difference in units of the visible difference, times the weight."""
         # multiple of the visible difference beyond which a larger one is not more visible
-        return self.share * min(abs(self.fake - self.real) / self.reading.visible, 8.0) ** 0.5
+        times = min(abs(self.fake - self.real) / self.reading.visible, 8.0)
+        return self.reading.weight * self.share * times**0.5
 
     def __str__(self) -> str:
         return self.beside("real")
@@ -154,7 +155,7 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
     alike = (within.T @ within) / within.norm(dim=0).clamp_min(1e-12).outer(within.norm(dim=0).clamp_min(1e-12))
     index = {id(x): i for i, x in enumerate(readings)}
     out: list[Said] = []
-    for candidate in sorted(found, key=lambda x: (x.reading.indirect, -x.size)):
+    for candidate in sorted(found, key=lambda x: -x.size):
         # rank correlation within both sets from which two readings are redundant
         same = [x for x in out if abs(float(alike[index[id(x.reading)], index[id(candidate.reading)]])) >= 0.6]
         family = [x for x in out if x.reading.family == candidate.reading.family]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.readings.base import Look, Reading
+from genmonitor.functional.diagnosis.readings.base import FIGURE, Look, Reading
 
 
 class _Shape(Reading):
@@ -20,6 +20,17 @@ class Area(_Shape):
 
     def of(self, look: Look) -> Tensor:
         return look.figure.float().mean((1, 2))
+
+
+class FaintTraces(_Shape):
+    """Part of the pixels that differ a little from the usual color of the border: specks, halos, ghosts of outlines."""
+
+    name, unit, visible = "faint traces on the background", "%", 0.03
+
+    def of(self, look: Look) -> Tensor:
+        # differences that a person sees on a plain background, five of 255, up to those of the figure
+        faint = (look.contrast_to_border > 0.02) & (look.contrast_to_border <= FIGURE)
+        return faint.float().mean((1, 2))
 
 
 class Pieces(_Shape):

@@ -61,7 +61,7 @@ class Contrast(_Tone):
 class BorderBrightness(_Tone):
     """Mean of the outermost pixels."""
 
-    name = "brightness of the border"
+    name, visible = "brightness of the border", 0.03
 
     def of(self, look: Look) -> Tensor:
         x = look.gray
@@ -83,7 +83,7 @@ class Corners(_Tone):
 class DistanceFromMean(Reading):
     """Root mean square difference of an image from the mean image of its set."""
 
-    name, family, visible = "distance from the mean image", "variety", 0.03
+    name, family, visible, weight = "distance from the mean image", "variety", 0.03, 0.5
     needs_place = of_set = True
 
     def of(self, look: Look) -> Tensor:
@@ -127,8 +127,7 @@ class Blue(Red):
 class NumberOfColors(Reading):
     """Number of colors if each channel is rounded to 16 steps."""
 
-    name, family, visible = "number of colors", "color", 10.0
-    indirect = True
+    name, family, visible, weight = "number of colors", "color", 10.0, 0.25
 
     def of(self, look: Look) -> Tensor:
         steps = (16 * look.images[:, :3].clamp(0, 1)).round().long()
@@ -142,8 +141,7 @@ class NumberOfColors(Reading):
 class CommonValues(_Tone):
     """Part of the pixels with one of the eight most common values of the image."""
 
-    name, unit, visible = "pixels of the 8 commonest values", "%", 0.2
-    indirect = True
+    name, unit, visible, weight = "pixels of the 8 commonest values", "%", 0.2, 0.25
 
     def of(self, look: Look) -> Tensor:
         steps = (255 * look.gray.clamp(0, 1)).round().long().flatten(1)
