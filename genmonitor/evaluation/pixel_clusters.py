@@ -258,7 +258,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def presenter(self) -> RegionPresenter:
         """Return the presenter of the regions."""
-        return RegionPresenter(self.fitted, self.prompts, self._take_cka)
+        return RegionPresenter(self.fitted, self.prompts, self._take_cka, self.settings.aligned)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and the indices of the real images to compare with."""

@@ -11,6 +11,7 @@ from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
 from genmonitor.findings.values import ValueSpec
+from genmonitor.functional.diagnosis.readings import READINGS
 from genmonitor.loggers.wandb import STEP, WandbBackend
 
 wandb = pytest.importorskip("wandb")
@@ -187,14 +188,16 @@ def test_handles_runs_of_wandb_only(folder):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-def test_samples_of_a_diagnosis_are_a_table_of_their_readings(folder):
+@pytest.mark.parametrize("aligned", [True, False])
+def test_samples_of_a_diagnosis_are_a_table_of_their_readings(folder, aligned):
     import lightning.pytorch.loggers
 
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
-    made = PixelClusterMonitor(3, n_samples=100, n_cluster_images=200)
+    made = PixelClusterMonitor(3, n_samples=100, n_cluster_images=200, aligned=aligned)
     fit(folder, made, val=loader(digits(300, 400)), logger=logger, max_epochs=1)
     finish(logger)
     ((columns, rows),) = read_wandb_tables(folder)
+    assert any(x.needs_place for x in READINGS if x.name in columns) == aligned
     assert (columns[:3], len(rows)) == (["sample", "picture", "darkest pixels"], 64)
     assert [row[0] for row in rows] == list(range(64))
     assert rows[0][1].shape[:2] == (8, 8)

@@ -57,11 +57,13 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         fitted: Regions and real images.
         prompts: Captions of samples; None for no captions.
         take_cka: Function that returns the CKA matrix, once; None if there is none.
+        aligned: True if the same places of images can be compared.
     """
 
     fitted: Fitted
     prompts: Prompts | None = None
     take_cka: Callable[[], Tensor | None] = lambda: None
+    aligned: bool = True
 
     title = "Regions of the image"
     figures_to_keep = ("diagnosis", "samples")
@@ -106,7 +108,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         if evaluation.diagnosed.diagnosis is None or not len(images):
             return None
         low, high = self.fitted.regions.value_range
-        readings = usable_readings(READINGS, images)
+        readings = usable_readings(READINGS, images, self.aligned)
         columns = {"sample": indices, "picture": list(np.round(255 * self._tiles(images)).astype(np.uint8))}
         if self.prompts is not None:
             columns["prompt"] = [self.prompts.text(i) for i in indices]
