@@ -31,7 +31,6 @@ from genmonitor.callbacks.integration.compat import (
     batches_seen,
     ends_here,
     find_weight_averaging,
-    log_value,
     logged_state,
     logged_step,
     logs_discarded,
@@ -39,7 +38,6 @@ from genmonitor.callbacks.integration.compat import (
 )
 from genmonitor.callbacks.integration.data import all_loaders, batch_size, choice_notes, reference_images, validates
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights, note_other_averages
-from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.callbacks.watchers import WatchedValues, savers, saves_by_steps
@@ -75,11 +73,8 @@ class GenerativeMonitor(Monitor, Callback):
     of one part at a time. The model must take the same number of forward passes for any samples. FSDPStrategy and
     DeepSpeed stage 3 are refused; `genmonitor sweep` evaluates their consolidated checkpoints after the run.
 
-    In `trainer.validate` and `trainer.test` it evaluates once, at the moment of the loaded checkpoint, against the
-    images that are validated or tested. The training data for the fixed values come from the datamodule or the module,
-    unless `real_images` are given. A monitor that a training in this process has fitted is not fitted again. The record
-    is added to `history`; report and figures go to the folder genmonitor-validate or genmonitor-test of the run. Files
-    of the training do not change.
+    It evaluates in `trainer.fit` alone. A checkpoint is evaluated by `genmonitor sweep`, not by `trainer.validate` or
+    `trainer.test`.
 
     Two monitors of the same kind in one Trainer need different names: give each its own `prefix=`.
 
@@ -97,7 +92,6 @@ class GenerativeMonitor(Monitor, Callback):
         history: Record of values, with `epoch` and `step`, for each evaluation of the run. It stays empty in a script
             whose strategy trains in separate processes, such as ddp_spawn and ddp_notebook; history.csv has the values.
         images_seen: Number of training images until the last evaluation, None if unknown.
-        fitted: True if the evaluator is fitted in this process.
     """
 
     def __init__(
@@ -116,7 +110,6 @@ class GenerativeMonitor(Monitor, Callback):
         self.weights = weights
         self.schedule = schedule or Schedule()
         self.images_seen: int | None = 0
-        self.fitted = False
         self._watched = WatchedValues(self.prefix)
         self._evaluated_at = self._validated_at = -1  # training batches seen until then
         self._validates = True
@@ -186,20 +179,14 @@ class GenerativeMonitor(Monitor, Callback):
             self.sampler.take(pl_module, outputs, TrainerCollective(trainer))
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate at the end of a validation run, once in `trainer.validate`."""
-        if trainer.state.fn == "validate":
-            evaluate_once(self, monitors(trainer), trainer, pl_module)
-        elif not trainer.sanity_checking:
-            seen = batches_seen(trainer)[0]
-            if self.schedule.epoch_due(trainer.current_epoch, self._evaluated_at < seen and ends_here(trainer)):
-                self.evaluate_and_log(trainer, pl_module)
-            self._show(trainer, pl_module, self._validated_at)
-            self._validated_at = seen
-        self._after_all_monitors(trainer)
-
-    def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate once, in `trainer.test`."""
-        evaluate_once(self, monitors(trainer), trainer, pl_module)
+        """Evaluate at the end of a validation run of a training."""
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            return
+        seen = batches_seen(trainer)[0]
+        if self.schedule.epoch_due(trainer.current_epoch, self._evaluated_at < seen and ends_here(trainer)):
+            self.evaluate_and_log(trainer, pl_module)
+        self._show(trainer, pl_module, self._validated_at)
+        self._validated_at = seen
         self._after_all_monitors(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -254,7 +241,6 @@ class GenerativeMonitor(Monitor, Callback):
                 "lazy layers took their initial weights at the monitor's first samples, by its seed and not the "
                 "training's. Run a batch through the module before training"
             )
-        self.fitted = True
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
         """Evaluate the module in its current state and publish the results. Every process calls it.
@@ -281,11 +267,7 @@ class GenerativeMonitor(Monitor, Callback):
             chosen_weights(self.weights, trainer, pl_module, self, self.publisher.notes.add_once) as used,
             preserve_training_state(pl_module),
         ):
-            # results outside of a fit are not about the progress of the training
-            commits = trainer.state.fn == "fit"
-            found = self._run_evaluation(
-                model, comm, moment, progress, draw=draw, commits=commits, told=told_to_stop(trainer), **counts
-            )
+            found = self._run_evaluation(model, comm, moment, progress, draw=draw, told=told_to_stop(trainer), **counts)
         failed, self._failed = self._failed, None
         if failed is not None:
             with preserve_rng():
@@ -306,19 +288,15 @@ class GenerativeMonitor(Monitor, Callback):
         self._evaluated_at = batches_seen(trainer)[0]
         record = self.evaluate(trainer, pl_module)
         if record is None:
-            for note in self._watched.missing_notes(trainer) if trainer.state.fn == "fit" else []:
+            for note in self._watched.missing_notes(trainer):
                 self.publisher.notes.add_once(note)
             return
         values = {key: float(value) for key, value in record.items() if key not in MOMENT}
-        if trainer.state.fn == "fit":  # not by `log`, which ends a run whose module logs the same key in this hook
-            self._watched.take(values, self._evaluated_at)
-            self._watched.show(trainer, self._evaluated_at - 1, pl_module.device)
-            for note in self._watched.notes(trainer):
-                self.publisher.notes.add_once(note)
-            return
-        for key, value in values.items():  # what `validate` and `test` return
-            log = partial(log_value, pl_module, f"{self.prefix}/{key}", value, batch_size=1, sync_dist=True)
-            self.publisher.attempt(log)
+        # not by `log`, which ends a run whose module logs the same key in this hook
+        self._watched.take(values, self._evaluated_at)
+        self._watched.show(trainer, self._evaluated_at - 1, pl_module.device)
+        for note in self._watched.notes(trainer):
+            self.publisher.notes.add_once(note)
 
     @contextmanager
     def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
@@ -385,18 +363,17 @@ class GenerativeMonitor(Monitor, Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; the values fixed for the run stay fixed.
 
-        Validating or testing a checkpoint of a training in this process does not rewind the monitor.
+        Validating or testing a checkpoint does not rewind the monitor.
 
         Raises:
             ValueError: If the state is incomplete.
         """
-        if self._stage != "fit" and self.fitted:
+        if self._stage != "fit":
             return
         with reading_state(self.state_key):
             self.images_seen = state_dict["images_seen"]
             self.schedule.load_state_dict(state_dict)
         super().load_state_dict(state_dict)
-        self._resumed = self._stage == "fit"
 
 
 def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bool = False) -> SampledModel:

@@ -173,8 +173,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         super().__init__(evaluator, sampler, schedule, **rest)
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
-        """Evaluate like every monitor, with a diagnosis at the last evaluation of a fit and outside of a fit."""
-        self.evaluator.diagnoses.is_last = trainer.state.fn != "fit" or ends_here(trainer)
+        """Evaluate like every monitor, with a diagnosis at the last evaluation of a fit."""
+        self.evaluator.diagnoses.is_last = ends_here(trainer)
         return super().evaluate(trainer, pl_module, draw)
 
     @property

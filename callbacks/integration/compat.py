@@ -27,19 +27,6 @@ def logged_step(trainer: Any, pl_module: Any) -> int:
     return stepped - (pl_module._current_fx_name == "on_train_epoch_end")
 
 
-def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
-    """Publish a value to other callbacks by Lightning's own `log`, which a module may override.
-
-    It counts as logged at the start of the epoch, since Lightning refuses two values under one key at its end.
-    """
-    base, hook = _lightning_module(pl_module), pl_module._current_fx_name
-    pl_module._current_fx_name = hook.replace("_end", "_start")
-    try:
-        base.log(pl_module, key, value, logger=False, **options)
-    finally:
-        pl_module._current_fx_name = hook
-
-
 @contextmanager
 def logs_discarded(pl_module: Any, note: Callable[[str], Any]) -> Iterator[None]:
     """Collect the keys that a module logs inside the block, and log nothing.
@@ -210,27 +197,12 @@ def _counters(loop: Any) -> dict[str, Any]:
     }
 
 
-def training_dataloaders(trainer: Any) -> Any:
-    """Return the training loaders, requesting them if Lightning only validates or tests; None if there are none.
-
-    In that case Lightning sets up only the other data, and `train_dataloader` is None.
-    """
-    source = trainer.fit_loop._data_source
-    if trainer.state.fn == "fit" or not source.is_defined():
-        return trainer.train_dataloader
-    if trainer.datamodule is not None:
-        trainer.datamodule.setup("fit")
-    return source.dataloader()
-
-
 def validation_dataloaders(trainer: Any) -> Any:
     """Return the validation loaders; None without validation.
 
     `val_dataloaders` is None until the first validation, which may follow the first evaluation; they are then
     requested.
     """
-    if trainer.state.fn == "test":
-        return trainer.test_dataloaders
     loaders = trainer.val_dataloaders
     if loaders is None and trainer.enable_validation:
         loaders = trainer.fit_loop.epoch_loop.val_loop._data_source.dataloader()

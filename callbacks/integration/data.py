@@ -13,7 +13,6 @@ from torch import Tensor
 from genmonitor._io import Progress, no_progress
 from genmonitor.callbacks.integration.compat import (
     given_dataloaders,
-    training_dataloaders,
     validation_dataloaders,
 )
 from genmonitor.distributed import Collective
@@ -38,7 +37,7 @@ def reference_images(
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
         return ImageSet(real_images, image_key, with_index=with_index)
-    trained_on, held_out = training_dataloaders(trainer), validation_dataloaders(trainer)
+    trained_on, held_out = trainer.train_dataloader, validation_dataloaders(trainer)
     training = find_loader(trained_on, image_key)
     validation = find_loader(held_out, image_key, "validation") if _have_batches(held_out) else None
     # overfitting takes both from the beginning of the data, independent of samplers
@@ -66,7 +65,7 @@ def choice_notes(trainer: pl.Trainer) -> list[str]:
             f"generated images are compared with those of the first of {len(held_out)} validation loaders. Give "
             "`real_images=` for others"
         )
-    weights = [weights_of(getattr(x, "sampler", None)) for x in all_loaders(training_dataloaders(trainer))]
+    weights = [weights_of(getattr(x, "sampler", None)) for x in all_loaders(trainer.train_dataloader)]
     if any(x is not None and len(x[x > 0].unique()) > 1 for x in weights):
         notes.append(
             "training draws images by weights, but real images are taken evenly, so proportions differ. Give "

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import lightning.pytorch as pl
 import torch
 
-from genmonitor.callbacks.integration.checkpoints import fit_loop, has_averaged, read_checkpoint
 from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging, weight_averagings
 from genmonitor.monitoring.averages import has_begun, values_exchanged
 
@@ -82,7 +80,7 @@ def chosen_weights(
     averaging = find_weight_averaging(trainer)
     average = averaged_model(averaging)
     if average is None:
-        yield loaded_weights(trainer)
+        yield "raw"
         return
     order: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
     present = "averaged" if trainer.validating and order.index(averaging) > order.index(monitor) else "raw"
@@ -96,25 +94,3 @@ def chosen_weights(
     sides = ([*module.parameters(), *module.buffers()] for module in (average.module, pl_module))
     with values_exchanged(list(zip(*sides, strict=True))):
         yield wanted
-
-
-def loaded_loops(trainer: pl.Trainer) -> dict[str, Any]:
-    """Return the state of the training's loop from the loaded checkpoint, else from the Trainer."""
-    saved = _loaded(trainer)
-    return trainer.fit_loop.state_dict() if saved is None else fit_loop(saved)
-
-
-def loaded_weights(trainer: pl.Trainer) -> Literal["raw", "averaged"]:
-    """Name the weights that Lightning has put into the module if nothing averages them now."""
-    saved = _loaded(trainer)
-    return "averaged" if saved is not None and has_averaged(saved) else "raw"
-
-
-def _loaded(trainer: pl.Trainer) -> dict[str, Any] | None:
-    """Return the checkpoint of `trainer.validate` or `trainer.test`; None if there is none that can be read here."""
-    if trainer.state.fn == "fit" or trainer.ckpt_path is None:
-        return None
-    try:
-        return read_checkpoint(Path(trainer.ckpt_path))
-    except (OSError, ValueError):  # on another machine, or with objects of the user's
-        return None

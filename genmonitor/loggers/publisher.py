@@ -87,7 +87,7 @@ class Publisher:
         self.attempt = Attempt(self.notes.warn, raise_errors)
         self.folder = RunFolder(Path())
         self.evaluations: list[dict[str, Any]] = []
-        self._run, self._folder_name = Path(), FOLDER
+        self._run = Path()
         self._together: tuple[str, ...] = (prefix,)
         self._parts: dict[str, Any] | None = None
         self._loggers = Loggers([])
@@ -102,7 +102,6 @@ class Publisher:
         run: Path,
         loggers: Iterable[Any],
         writes: bool = True,
-        folder: str = FOLDER,
         together: Collection[str] = (),
     ) -> None:
         """Begin a fit. Every process calls it.
@@ -111,14 +110,12 @@ class Publisher:
             run: Folder of the run.
             loggers: Loggers of the run.
             writes: True to write files.
-            folder: Name of the subfolder for the files, followed by -v1, -v2 … if an earlier run has used it. A resumed
-                run stays in its folder.
             together: Prefixes of the monitors of this fit, which share the folder.
         """
-        self._run, self._folder_name, self._together = run, folder, (self._prefix, *together)
+        self._run, self._together = run, (self._prefix, *together)
         self._parts = None
         if not self.evaluations:
-            self.folder = RunFolder(run / folder)
+            self.folder = RunFolder(run / FOLDER)
         self._loggers = Loggers(loggers)
         self._described = set()
         self.notes.set_whole_run()
@@ -135,8 +132,8 @@ class Publisher:
             history: History of earlier evaluations of a resumed run.
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
-        if not self.evaluations or self.folder.path not in versions_in(self._run, self._folder_name):
-            self.folder = RunFolder(free_folder(self._run, self._folder_name, self._together))
+        if not self.evaluations or self.folder.path not in versions_in(self._run, FOLDER):
+            self.folder = RunFolder(free_folder(self._run, FOLDER, self._together))
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))

@@ -224,7 +224,6 @@ class Monitor:
         moment: Moment,
         progress: Progress = no_progress,
         draw: DrawFn | None = None,
-        commits: bool = True,
         told: Callable[[], bool] = lambda: False,
         **counts: float,
     ) -> PublishedEvaluation | None:
@@ -236,7 +235,6 @@ class Monitor:
             moment: Moment of this evaluation.
             progress: Progress bar over the batches.
             draw: Function that returns this process's samples, instead of the model.
-            commits: True to compare later evaluations with this one; if False, it raises no alert either.
             told: Function that returns True once the training was told to stop, which is not a failure.
             counts: Further numbers for the record.
         """
@@ -252,7 +250,7 @@ class Monitor:
                 samples, evaluation = run_evaluation(self.evaluator, drawn, comm, self.sampler.seed)
             record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
             history = [*self.history, record]
-            alerts = commit_evaluation(self.evaluator, evaluation, history, comm) if commits else []
+            alerts = commit_evaluation(self.evaluator, evaluation, history, comm)
             evaluation = replace(evaluation, findings=self.evaluator.findings(evaluation, history))
         except (Exception, StopEvaluation) as error:  # on every process
             if comm.any_true(isinstance(error, StopEvaluation)):
@@ -264,7 +262,7 @@ class Monitor:
             return None
         self.failures.reset()
         key = self.evaluator.best_key
-        self.is_best = key is not None and commits and all(record[key] < x.get(key, math.inf) for x in self.history)
+        self.is_best = key is not None and all(record[key] < x.get(key, math.inf) for x in self.history)
         self.history.append(record)
         self.findings = evaluation.findings
         return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)

@@ -109,12 +109,15 @@ def test_steps_of_two_optimizers_are_counted(tmp_path, monkeypatch):
     assert said == [False, False, True]
 
 
-def test_one_evaluation_outside_of_a_fit_is_the_last(tmp_path):
-    monitor = plain()
+def test_validating_after_a_fit_evaluates_nothing_and_rewinds_nothing(tmp_path):
+    monitor = Light()
     runner, module = fit(tmp_path, monitor, max_epochs=2)
-    monitor.evaluator.diagnoses.is_last = False
-    runner.validate(module, validation(), verbose=False)
-    assert monitor.evaluator.diagnoses.is_last
+    early = tmp_path / "early.ckpt"
+    runner.save_checkpoint(early)
+    history, monitor.images_seen = epochs(monitor), 12345
+    runner.validate(module, validation(), ckpt_path=early, verbose=False)
+    assert epochs(monitor) == history
+    assert monitor.images_seen == 12345
 
 
 @pytest.mark.parametrize(("every", "expected"), [(1, [1, 3, 5]), (2, [1, 3, 5]), (3, [1, 5])])
