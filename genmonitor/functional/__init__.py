@@ -36,7 +36,7 @@ from genmonitor.functional.vendi import (
 )
 from genmonitor.functional.w1kp.calibration import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import similarity_level, w1kp_by_prompt, w1kp_score
-from genmonitor.functional.w1kp.subsets import ReusabilityCurve, prompt_reusability, reusability_curve
+from genmonitor.functional.w1kp.subsets import prompt_reusability
 
 __all__ = [
     "BandEnergy",
@@ -45,7 +45,6 @@ __all__ = [
     "OddSamples",
     "PromptFidelity",
     "RelativeSimilarity",
-    "ReusabilityCurve",
     "Uncovered",
     "W1KPCalibration",
     "authenticity",
@@ -69,7 +68,6 @@ __all__ = [
     "rank_prompts",
     "relative_similarity_from_influences",
     "relative_similarity_test",
-    "reusability_curve",
     "rke_score",
     "scendi_score",
     "significant_areas",

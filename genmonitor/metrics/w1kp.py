@@ -11,7 +11,6 @@ from torchmetrics.utilities import dim_zero_cat
 from genmonitor._validation import check_count, check_integers
 from genmonitor.functional.w1kp.calibration import W1KPCalibration, check_calibration, check_outputs
 from genmonitor.functional.w1kp.score import PromptVariability, w1kp_by_prompt, w1kp_score
-from genmonitor.functional.w1kp.subsets import HIGH, ReusabilityCurve, reusability_curve
 from genmonitor.metrics._base import GenerativeMetric, is_left_out
 
 
@@ -93,38 +92,6 @@ class W1KPScore(GenerativeMetric):
         """
         with self._synced():
             return w1kp_by_prompt(*self._kept(), calibration=self.calibration, k=self.k, names=names)
-
-    def reusability_curve(self, k: int | None = None, cutoff: float = HIGH) -> ReusabilityCurve:
-        """Average the expected similarity of the closest pair among 2 to k outputs over the prompts, with a band.
-
-        Args:
-            k: Largest number of outputs; None for the number that every prompt with two or more has.
-            cutoff: Lowest W1KP score that counts as high similarity.
-
-        Raises:
-            ValueError: As `functional.reusability_curve` does, which also documents the values.
-        """
-        with self._synced():
-            return reusability_curve(*self._kept(), calibration=self.calibration, k=k, cutoff=cutoff)
-
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Draw the reusability curve, or values of `compute` as torchmetrics does.
-
-        Args:
-            val: None for `reusability_curve()`, a dictionary of several such curves by name, such as those of two
-                models, or results of `compute`, one or a list.
-            ax: A matplotlib axis, for values of `compute` only.
-
-        Returns:
-            The figure and its axis.
-        """
-        from genmonitor.plotting.diversity import reusability_figure
-
-        curves = {"": self.reusability_curve()} if val is None and ax is None else val
-        if not isinstance(curves, dict) or not all(isinstance(curve, ReusabilityCurve) for curve in curves.values()):
-            return super().plot(val, ax)
-        figure = reusability_figure(curves)
-        return figure, figure.axes[0]
 
     def _kept(self) -> tuple[Tensor, Tensor]:
         check_count("outputs", sum(map(len, self.features)), "update(features, prompt_index)")

@@ -1,25 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityMonitor's figures: the samples at the ends of each mode, the least varied prompts, and reusability."""
+"""DiversityMonitor's figures: the samples at the ends of each mode and the least varied prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import fill
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from genmonitor.functional.w1kp.subsets import ReusabilityCurve
 from genmonitor.plotting.style import (
-    FAINT,
-    INK,
     Array,
-    add_axes,
     add_picture,
     add_text,
     cluster_color,
     new_figure,
-    open_axes,
     printable,
     to_array,
     to_tiles,
@@ -88,48 +82,3 @@ def least_varied(rows: Sequence[tuple[str, float, str, Array]], value_range: tup
         for x, tile in zip(xs, some, strict=False):
             add_picture(figure, x, top, tile)
     return figure
-
-
-def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
-    """Draw curves of reusability with their bands, the cut-off, and where each crosses it.
-
-    Args:
-        curves: Curves by name, at least one, with the same cut-off; the name of a single curve may be empty.
-    """
-    first = next(iter(curves.values()))
-    title = "Images that one prompt is good for" + (f": {_good_for(first)}" if len(curves) == 1 else "")
-    note = "Expected similarity of the closest pair among k images of a prompt: mean over prompts, 95 % band."
-    figure = new_figure(760, 470, title, note)
-    ax = add_axes(figure, 64, 56, 672, 330)
-    largest = max(curve.largest_k for curve in curves.values())
-    for place, (name, curve) in enumerate(curves.items()):
-        color, k = cluster_color(place + 1), range(2, curve.largest_k + 1)
-        ax.fill_between(k, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
-        label = f"{name}: {_good_for(curve)}" if name else f"{curve.prompts} prompts"
-        ax.plot(k, curve.mean, "-" if len(k) > 1 else "o", color=color, linewidth=2, label=label)
-        if 1 < curve.reusability < curve.largest_k:
-            ax.axvline(curve.reusability, color=color, linewidth=1, linestyle=":")
-    ax.axhline(first.cutoff, color=FAINT, linewidth=1, linestyle="--", label=f"high similarity: {first.cutoff:.3g}")
-    if largest > 30:
-        ax.set_xscale("log")
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        ax.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if str(value)[0] in "25" else ""))
-    else:
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
-    ax.set_xlim(2, max(3, largest))
-    ax.set_ylim(0, 1)
-    ax.set_xlabel("k, images of the prompt", fontsize=11, color=INK)
-    ax.set_ylabel("W1KP_k", fontsize=11, color=INK)
-    open_axes(ax)
-    ax.legend(loc="lower right", fontsize=11, frameon=False, labelcolor=INK)
-    return figure
-
-
-def _good_for(curve: ReusabilityCurve) -> str:
-    """Return the number of images with its interval, "12 (10 to 15)", or "50 or more" beyond the curve."""
-
-    def bound(k: int) -> str:
-        return f"{k}{' or more' if k == curve.largest_k else ''}"
-
-    low, high = curve.interval
-    return bound(low) if low == high else f"{bound(curve.reusability)} ({low} to {bound(high)})"

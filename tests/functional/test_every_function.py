@@ -39,9 +39,6 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "prompt_split": lambda c: functional.prompt_split(c(X), c(T), c(Y), c(T[:24]), num_features=16).eigenvalues,
     "prompt_split_energy": lambda c: functional.prompt_split_energy(c(X), c(T), c(Y), c(T[:24])),
     "relative_similarity_test": lambda c: functional.relative_similarity_test(c(Y), c(Y + 0.1), c(X)),
-    "reusability_curve": lambda c: (
-        functional.reusability_curve(c(X), c(PROMPTS), calibration=functional.calibrate(c(Y))).mean
-    ),
     "rke_score": lambda c: functional.rke_score(c(X)),
     "scendi_score": lambda c: functional.scendi_score(c(X), c(T)),
     "significant_areas": lambda c: functional.significant_areas({"map": c(X), "p_map": c(0 * X)})[0],

@@ -44,7 +44,6 @@ EXCEPTIONS = {
         "genmonitor.metrics.cka",
         "genmonitor.plotting.pixel_clusters",
     ): "torchmetrics' interface has metrics plot themselves",
-    ("genmonitor.metrics.w1kp", "genmonitor.plotting.diversity"): "the same",
 }
 """Arrows that may point up, inside functions only, each with its reason."""
 

@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from genmonitor import W1KPScore
-from genmonitor.functional import calibrate, reusability_curve, w1kp_by_prompt, w1kp_score
+from genmonitor.functional import calibrate, w1kp_by_prompt, w1kp_score
 
 FEATURES, PROMPTS = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) ** 2 % 7
 CALIBRATION = calibrate(FEATURES)
@@ -34,18 +34,3 @@ def test_the_table_is_the_functions():
     expected = w1kp_by_prompt(FEATURES, PROMPTS, calibration=CALIBRATION, k=3, names=names)
     assert fed(9, k=3).per_prompt(names) == expected
     assert {row.prompt for row in fed().per_prompt()} == {0, 1, 2, 4}
-
-
-def test_plot_draws_the_reusability_curve():
-    metric = fed()
-    curve = metric.reusability_curve()
-    figure, ax = metric.plot()
-    assert list(ax.lines[0].get_ydata()) == list(curve.mean)
-    assert figure.texts[0].get_text().startswith("Images that one prompt is good for: ")
-    _, ax = metric.plot({"one": curve, "other": curve})
-    assert [text.get_text().split(":")[0] for text in ax.get_legend().get_texts()[:2]] == ["one", "other"]
-
-
-def test_the_reusability_curve_is_the_functions():
-    expected = reusability_curve(FEATURES, PROMPTS, calibration=CALIBRATION, k=4, cutoff=0.7)
-    assert fed(9).reusability_curve(k=4, cutoff=0.7) == expected

@@ -21,6 +21,7 @@ from torch import Tensor
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from cutoffs import FittedCutoffs, fit_cutoffs
 from data import digits
+from reusability import draw, reusability_of
 from two_afc import TwoAFC, two_afc_accuracy
 
 from genmonitor import W1KPScore
@@ -131,10 +132,11 @@ def main() -> None:
     similarity, levels = judge_pairs(features, train.labels, calibration)
     print_cutoffs(fit_cutoffs(similarity, levels), calibration, len(levels))
 
-    curve = metric.reusability_curve()
+    classes = [held_out.images[held_out.labels == digit].flatten(1) for digit in range(10)]
+    curve = reusability_of(classes, calibration)
     low, high = curve.interval
-    print(f"\na class is good for {curve.reusability} images ({low} to {high}) before two are highly similar")
-    metric.plot({"ten classes": curve})[0].savefig(args.out / "digits-reusability.png")
+    print(f"\na class is good for {curve.images} images ({low} to {high}) before two are highly similar")
+    draw({"ten classes": curve}, args.out / "digits-reusability.png")
     shown = [(row, (held_out.labels == row.prompt).nonzero()[:, 0].tolist()) for row in rows[:5]]
     pictures = [
         (

@@ -19,12 +19,12 @@ from scipy.stats import spearmanr
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from drawn_scenes import COLORS, SHAPES, describe, draw_scenes
+from reusability import Reusability, reusability_of
+from reusability import draw as draw_curves
 
 from genmonitor import W1KPScore
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import PromptVariability
-from genmonitor.functional.w1kp.subsets import ReusabilityCurve
-from genmonitor.plotting.diversity import reusability_figure
 
 ANY = "thing"
 
@@ -56,18 +56,18 @@ def make_calibration(n: int) -> W1KPCalibration:
     return calibrate(torch.cat([draw(*prompt, n, seed=1000 + i) for i, prompt in enumerate(prompts())]), index)
 
 
-def measure(n: int) -> tuple[list[PromptVariability], dict[str, ReusabilityCurve]]:
+def measure(n: int) -> tuple[list[PromptVariability], dict[str, Reusability]]:
     """Return W1KP of each prompt, in the order of `prompts`, and the reusability of those that name one or both."""
     calibration = make_calibration(n)
-    whole, by_count = W1KPScore(calibration), {count: W1KPScore(calibration) for count in (1, 2)}
+    metric = W1KPScore(calibration)
+    by_count: dict[int, list[torch.Tensor]] = {0: [], 1: [], 2: []}
     for i, prompt in enumerate(prompts()):
-        features, index = draw(*prompt, n, seed=i), torch.full((n,), i)
-        whole.update(features, index)
-        if named(*prompt):
-            by_count[named(*prompt)].update(features, index)
-    rows = sorted(whole.per_prompt(), key=lambda row: row.prompt)
-    names = {1: "color or shape named", 2: "both named"}
-    return rows, {names[count]: metric.reusability_curve() for count, metric in by_count.items()}
+        features = draw(*prompt, n, seed=i)
+        metric.update(features, torch.full((n,), i))
+        by_count[named(*prompt)].append(features)
+    rows = sorted(metric.per_prompt(), key=lambda row: row.prompt)
+    names = {"color or shape named": 1, "both named": 2}
+    return rows, {name: reusability_of(by_count[count], calibration) for name, count in names.items()}
 
 
 def print_table(rows: list[PromptVariability]) -> None:
@@ -99,8 +99,8 @@ def main() -> None:
         print(f"W1KP rises with {name:<17} Spearman's rho {rho:.2f}, p = {p:.2g}, {len(rows)} prompts")
     for name, curve in curves.items():
         low, high = curve.interval
-        print(f"{name:<21} a prompt is good for {curve.reusability} images ({low} to {high})")
-    reusability_figure(curves).savefig(args.out / "specificity-reusability.png")
+        print(f"{name:<21} a prompt is good for {curve.images} images ({low} to {high})")
+    draw_curves(curves, args.out / "specificity-reusability.png")
     print(f"picture: {args.out / 'specificity-reusability.png'}")
 
 
