@@ -192,8 +192,12 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         verdict = "no simple fault"
     if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
         sentence += f" {text.proportions_sentence(found.proportions)}"
-    kinds, cause = (kinds, text.cause_sentence(kinds[0])) if named else ((), "")
-    return Finding(sentence, area, verdict, None, False, found.p, kinds=kinds, samples=found.samples, cause=cause)
+    if named:
+        cause, remedy = text.advice(kinds[0].name, kinds[0].share)
+    else:
+        cause, remedy = text.possible_advice(kinds, found.readings)
+        kinds = ()
+    return Finding(sentence, area, verdict, None, False, found.p, None, kinds, found.samples, None, cause, remedy)
 
 
 def no_difference(area: Area, p: float | None) -> Finding:

@@ -11,7 +11,7 @@ from torch import Tensor
 from genmonitor._formatting import format_p
 from genmonitor._places import describe_place
 from genmonitor.findings.finding import SELDOM, Area, FaultKind, Finding
-from genmonitor.findings.words import cause_sentence, percent, with_strength
+from genmonitor.findings.words import advice, percent, with_strength
 from genmonitor.functional.diagnosis.kinds.variety import Copies
 from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.hypothesis_tests.odd_samples_test import (
@@ -153,8 +153,8 @@ def of_copies(
 ) -> Finding:
     """Return the finding of images that copy each other or real ones."""
     sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
-    area, cause = Area("whole image", mask=mask), cause_sentence(kind)
-    return Finding(sentence, area, Copies.name, measure, fine=False, p=p, kinds=(kind,), samples=samples, cause=cause)
+    area, (cause, remedy) = Area("whole image", mask=mask), advice(kind.name, kind.share)
+    return Finding(sentence, area, Copies.name, measure, False, p, None, (kind,), samples, None, cause, remedy)
 
 
 def _some(images: Tensor) -> Tensor:

@@ -72,7 +72,8 @@ class Finding:
         kinds: Kinds of fault, the one that explains most first.
         samples: Indices of samples that show it.
         as_of: Epoch of the diagnosis that found it; None for the evaluation itself.
-        cause: Usual cause with its source, in a sentence; empty if unknown.
+        cause: Usual cause with its source, in sentences; empty if unknown.
+        remedy: Advice against the cause; empty if unknown.
         detail: True if only tables show it, since another finding covers it.
 
     Example:
@@ -92,6 +93,7 @@ class Finding:
     samples: tuple[int, ...] = ()
     as_of: float | None = None
     cause: str = ""
+    remedy: str = ""
     detail: bool = False
 
     def __str__(self) -> str:

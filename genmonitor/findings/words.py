@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genmonitor._formatting import capitalized, format_p
-from genmonitor.findings.finding import FaultKind
+from genmonitor.findings.finding import FaultKind, Finding
 from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
 from genmonitor.functional.diagnosis.readings import Said
@@ -86,17 +86,29 @@ def proportions_sentence(share: float) -> str:
     return f"Wrong proportions make up {percent(share)} of the distance, images unlike real ones the rest."
 
 
-def cause_sentence(kind: FaultKind) -> str:
-    """Return the usual cause of a kind, worded according to the share, with advice and source as far as known.
+def advice(name: str, share: float = 0.0) -> tuple[str, str]:
+    """Return cause, worded according to the share, and remedy of a kind, empty as far as unknown.
 
     Example:
-        >>> cause_sentence(FaultKind("noisy", 0.05, "of the range", 0.3))[:66]
-        'Possible cause: too few steps of a sampler that adds noise, or no '
+        >>> cause, remedy = advice("noisy", 0.3)
+        >>> cause[:66], remedy[:10]
+        ('Possible cause: too few steps of a sampler that adds noise, or no ', 'more steps')
     """
-    known = KINDS.get(kind.name, Kind)
-    usual = "Usual" if kind.share >= USUAL else "Possible"
-    parts = {f"{usual} cause": known.cause, "To try": known.remedy, "Source": known.source}
-    return " ".join(f"{name}: {text}." for name, text in parts.items() if text)
+    known = KINDS.get(name, Kind)
+    parts = {"Usual cause" if share >= USUAL else "Possible cause": known.cause, "Source": known.source}
+    return " ".join(f"{part}: {text}." for part, text in parts.items() if text), known.remedy
+
+
+def possible_advice(kinds: Sequence[FaultKind], readings: Sequence[Said]) -> tuple[str, str]:
+    """Return the advice for the nearest kind if the sentence mentions it, otherwise for the first reading."""
+    if kinds and kinds[0].share >= NEAREST:
+        return advice(kinds[0].name)
+    return advice(readings[0].resembles if readings else "")
+
+
+def advice_sentence(finding: Finding) -> str:
+    """Return cause and remedy of a finding as sentences; empty if unknown."""
+    return " ".join(filter(None, [finding.cause, finding.remedy and f"To try: {finding.remedy}."]))
 
 
 def with_strength(kind: FaultKind) -> str:

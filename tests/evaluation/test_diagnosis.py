@@ -313,6 +313,20 @@ def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
     assert "of the range; explains " in text
     assert text.endswith("% of what is wrong there (p = 0.001).")
     assert found.cause.startswith("Usual cause: ")
+    assert found.remedy == KINDS["brighter"].remedy
+
+
+def test_without_a_kind_the_first_reading_says_what_to_try() -> None:
+    rows = disks(N, 1) + 0.1 * (torch.arange(16.0) % 2)[:, None]
+    (read,) = [x for x in READINGS if x.name == "every second row stands out by"]
+    found = diagnose(rows, disks(N, 2), area=WHOLE, fault_models=[], readings=[read]).findings[0]
+    assert (found.kinds, found.remedy) == ((), KINDS["periodic"].remedy)
+    assert found.cause.startswith("Possible cause: ")
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda x: x.name)
+def test_a_reading_resembles_kinds_that_exist(reading: Reading) -> None:
+    assert {*reading.resembles} <= {"", *KINDS}
 
 
 @pytest.mark.parametrize("scale", ["uint8", "signed", "float64", "half"])
@@ -541,6 +555,8 @@ def test_a_nearest_kind_is_said_from_a_share_on_that_another_order_keeps(share: 
     of_readings = words.readings_sentence("center", [SAID], 0.001, kind)
     assert ("Nearest kind: blurred, σ 0.6 px, which would explain 31 %." in of_readings) is said
     assert ("the best, blurred" in words.unexplained_sentence("center", kind, 0.001)) is said
+    resembled = KINDS["blurred" if said else "faded"]
+    assert words.possible_advice([kind], [SAID])[1] == resembled.remedy
 
 
 def test_a_second_fault_that_adds_next_to_nothing_is_not_said() -> None:

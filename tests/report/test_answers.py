@@ -6,6 +6,7 @@ import torch
 from _helpers.runs import COMPARED, changed, make_run, record, write_evaluation
 
 from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.findings.words import advice
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report.answers import answers_of, best_of, find_checkpoint
 from genmonitor.report.run import MonitorRun
@@ -47,7 +48,7 @@ def test_better_or_worse(folder, ratios, better, trend):
 
 def test_where_what_and_what_to_try(folder):
     noise, dark = FaultKind("noisy", 0.1, "of the range", 0.5), FaultKind("darker", 0.2, "of the range", 0.2)
-    last = answered(folder, [said([noise, dark])])[-1]
+    last = answered(folder, [said([noise, dark], remedy=advice("noisy")[1])])[-1]
     assert (last["where"], last["share"]) == ("lower right", "70 % explained")
     assert last["what"].startswith("noise 0.1 of the range and ")
     assert last["next"] == KINDS["noisy"].remedy
@@ -63,10 +64,11 @@ def test_copies_explain_no_share(folder):
 
 @pytest.mark.parametrize("name", [*KINDS, "mine"])
 def test_every_kind_has_its_answers(folder, name):
-    last = answered(folder, [said([FaultKind(name, 0.8, "px", 0.9)], cause="Usual cause: one.")])[-1]
+    told = {"cause": "Usual cause: one.", "remedy": "another"}
+    last = answered(folder, [said([FaultKind(name, 0.8, "px", 0.9)], **told)])[-1]
     assert last["what"]
     assert bool(last["gallery"]) == (name != "mine")
-    assert last["cause"]
+    assert (last["cause"], last["next"]) == ("Usual cause: one.", "another")
 
 
 def test_proportions_are_a_part_of_the_whole_image_alone(folder):

@@ -29,6 +29,7 @@ from genmonitor.evaluation.results import History, Presenter, ShownImages
 from genmonitor.findings.finding import Finding, differs, verdict_of
 from genmonitor.findings.tables import Table, on_screen
 from genmonitor.findings.values import Values
+from genmonitor.findings.words import advice_sentence
 from genmonitor.functional.diagnosis.kinds import in_words
 from genmonitor.functional.diagnosis.readings import READINGS, read, usable_readings
 from genmonitor.images.prompts import Prompts
@@ -181,7 +182,7 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     sizes = None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"]))
     examples = {name: to_array(images) for name, images in diagnosis.examples.items()}
     pictures = to_array(diagnosis.average), sizes, list(map(to_array, areas)), examples
-    proportions, words = diagnosis.proportions if apart else 0.0, (str(finding), finding.cause)
+    proportions, words = diagnosis.proportions if apart else 0.0, (str(finding), advice_sentence(finding))
     parts = None if copied or not (shares or proportions) else shares
     drawn = partial(diagnosis_plots.diagnosis_figure, *pictures, parts, proportions, value_range, *words)
     if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:

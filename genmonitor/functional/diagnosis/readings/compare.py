@@ -41,6 +41,11 @@ class Said:
         times = min(abs(self.fake - self.real) / self.reading.visible, 8.0)
         return self.reading.weight * self.share * times**0.5
 
+    @property
+    def resembles(self) -> str:
+        """Kind of fault whose usual cause is a possible one; empty if unknown."""
+        return self.reading.resembles[self.fake < self.real]
+
     def __str__(self) -> str:
         return self.beside("real")
 

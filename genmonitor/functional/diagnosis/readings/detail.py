@@ -18,6 +18,7 @@ class FlatPixels(_Detail):
     """Part of the pixels that hardly differ from their right and lower neighbors."""
 
     name, unit, visible = "flat pixels", "%", 0.08
+    resembles = ("blurred", "noisy")
 
     def of(self, look: Look) -> Tensor:
         # step to both neighbors below which a pixel is flat: five of 255, which is invisible
@@ -28,6 +29,7 @@ class Grain(_Detail):
     """Mean difference from the mean of 3×3 pixels, over the calmest quarter of the pixels."""
 
     name, visible = "grain in calm parts", 0.008
+    resembles = ("noisy", "blurred")
 
     def of(self, look: Look) -> Tensor:
         return look.calm.mean(1)
@@ -37,6 +39,7 @@ class SharpestEdges(_Detail):
     """Mean of the steepest 2 % of the steps."""
 
     name, visible = "steepest edges", 0.06
+    resembles = ("sharpened", "blurred")
 
     def of(self, look: Look) -> Tensor:
         steps = look.steepness.flatten(1)
@@ -47,6 +50,7 @@ class EdgeWidth(_Detail):
     """Range of the brightness, divided by the steepest steps."""
 
     name, unit, visible = "width of edges", "px", 0.3
+    resembles = ("blurred", "sharpened")
 
     def of(self, look: Look) -> Tensor:
         steps = look.steepness.flatten(1)
@@ -58,6 +62,7 @@ class FineDetail(_Detail):
     """Standard deviation of the detail that 3×3 averaging removes, divided by that of the image."""
 
     name, unit, visible = "contrast that is fine detail", "%", 0.04
+    resembles = ("noisy", "blurred")
 
     def of(self, look: Look) -> Tensor:
         fine = look.residual.square().mean((1, 2)).sqrt()
@@ -68,6 +73,7 @@ class Specks(_Detail):
     """Part of the pixels that are far above or below all four neighbors."""
 
     name, unit, visible = "single pixels that stand out", "%", 0.01
+    resembles = ("noisy", "blurred")
 
     def of(self, look: Look) -> Tensor:
         x = look.gray
@@ -80,6 +86,7 @@ class Specks(_Detail):
 
 class _Pattern(Reading):
     family, visible, least_side = "pattern", 0.012, 8
+    resembles = ("periodic", "")
 
 
 class RowsOfTwo(_Pattern):
@@ -122,6 +129,7 @@ class GridOfEight(GridOfFour):
     """The same for every eighth line, as after JPEG."""
 
     name, period, least_side = "extra steps at every eighth line", 8, 24
+    resembles = ("compressed", "")
 
 
 class GridOfTwo(GridOfFour):

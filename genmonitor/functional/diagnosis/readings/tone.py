@@ -17,6 +17,7 @@ class DarkestPixels(_Tone):
     """Quantile of 1 % of the brightness."""
 
     name = "darkest pixels"
+    resembles = ("faded", "stronger")
 
     def of(self, look: Look) -> Tensor:
         return look.quantile(0.01)
@@ -26,6 +27,7 @@ class BrightestPixels(_Tone):
     """Quantile of 99 % of the brightness."""
 
     name = "brightest pixels"
+    resembles = ("stronger", "faded")
 
     def of(self, look: Look) -> Tensor:
         return look.quantile(0.99)
@@ -35,6 +37,7 @@ class Brightness(_Tone):
     """Mean of all pixels."""
 
     name = "brightness"
+    resembles = ("brighter", "darker")
 
     def of(self, look: Look) -> Tensor:
         return look.gray.mean((1, 2))
@@ -44,6 +47,7 @@ class MedianBrightness(_Tone):
     """Median of all pixels."""
 
     name = "median brightness"
+    resembles = ("brighter", "darker")
 
     def of(self, look: Look) -> Tensor:
         return look.quantile(0.5)
@@ -53,6 +57,7 @@ class Contrast(_Tone):
     """Standard deviation of the pixels."""
 
     name, visible = "contrast", 0.03
+    resembles = ("stronger", "faded")
 
     def of(self, look: Look) -> Tensor:
         return look.gray.flatten(1).std(1)
@@ -84,6 +89,7 @@ class DistanceFromMean(Reading):
     """Root mean square difference of an image from the mean image of its set."""
 
     name, family, visible, weight = "distance from the mean image", "variety", 0.03, 0.5
+    resembles = ("", "less_varied")
     needs_place = of_set = True
 
     def of(self, look: Look) -> Tensor:
@@ -98,6 +104,7 @@ class Saturation(_Color):
     """Mean difference between the brightest and the darkest channel."""
 
     name = "saturation"
+    resembles = ("", "desaturated")
 
     def of(self, look: Look) -> Tensor:
         return (look.images.amax(1) - look.images.amin(1)).mean((1, 2))
@@ -107,6 +114,7 @@ class Red(_Color):
     """Mean of the first channel minus that of all channels."""
 
     name, channel = "red beyond the other colors", 0
+    resembles = ("color", "color")
 
     def of(self, look: Look) -> Tensor:
         return (look.images[:, self.channel] - look.gray).mean((1, 2))
@@ -128,6 +136,7 @@ class NumberOfColors(Reading):
     """Number of colors if each channel is rounded to 16 steps."""
 
     name, family, visible, weight = "number of colors", "color", 10.0, 0.25
+    resembles = ("noisy", "posterized")
 
     def of(self, look: Look) -> Tensor:
         steps = (16 * look.images[:, :3].clamp(0, 1)).round().long()
