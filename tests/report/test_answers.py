@@ -48,7 +48,8 @@ def test_better_or_worse(folder, ratios, better, trend):
 
 def test_where_what_and_what_to_try(folder):
     noise, dark = FaultKind("noisy", 0.1, "of the range", 0.5), FaultKind("darker", 0.2, "of the range", 0.2)
-    last = answered(folder, [said([noise, dark], remedy=advice("noisy")[1])])[-1]
+    cause, remedy = advice("noisy")
+    last = answered(folder, [said([noise, dark], cause=cause, remedy=remedy)])[-1]
     assert (last["where"], last["share"]) == ("lower right", "70 % explained")
     assert last["what"].startswith("noise 0.1 of the range and ")
     assert last["next"] == KINDS["noisy"].remedy
