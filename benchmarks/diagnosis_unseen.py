@@ -164,7 +164,9 @@ FAULTS = {
     "less varied": Fault(lambda x, g: 0.35 * x.mean(0) + 0.65 * x, ("less_varied",), ("faded",), f"mean image|{TONES}"),
     "few images": Fault(lambda x, g: x[torch.randint(60, (len(x),), generator=g)], ("copies",), ("modes",)),
     "brighter in a place": Fault(lambda x, g: lower_left(x, lambda y: y + 0.15), ("brighter",), ("color",), TONES),
-    "noisy in a place": Fault(lambda x, g: lower_left(x, lambda y: y + 0.1 * noise(y, g)), ("noisy",), (), EDGES),
+    "noisy in a place": Fault(
+        lambda x, g: lower_left(x, lambda y: y + 0.1 * noise(y, g)), ("noisy",), (), f"{EDGES}|traces"
+    ),
     "blank in a place": Fault(
         lambda x, g: torch.where(some(x, 0.3, g), lower_left(x, lambda y: 0 * y + 0.5), x), ("blank",), ("misfit",)
     ),
