@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import sys
-from string import ascii_lowercase, digits
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
 
 WHOLE, MOST = 0.95, 0.8
 """Fractions that count as all and as nearly all."""
-_SYMBOLS = digits[1:] + ascii_lowercase
 # Six colors of Okabe and Ito, then six found by search: twelve colors with the largest distances for normal,
 # deuteranopic and protanopic vision. Figures also print the cluster's number, so color is never the only cue.
 _PALETTE = (
@@ -77,41 +73,6 @@ def describe_area(inside: Tensor) -> str:
     if len(place.split()) == 2 and {0, h - 1} & {*rows} and {0, w - 1} & {*columns}:
         place += " corner" * (place.split()[0] in ("upper", "lower") and place.split()[1] in ("left", "right"))
     return f"{place}, {wide}×{high} px"
-
-
-def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
-    """Draw labels as lines of at most 8 rows and 16 columns, a character for the most common label of a cell.
-
-    Args:
-        labels: Labels [h, w], integers, drawn as 1..9, then a..z, and a dot for label 0.
-        encoding: Encoding of the output; None for that of standard output. Without a middle dot in it, a full stop is
-            used.
-
-    Example:
-        >>> map_of_characters(torch.tensor([[1, 2], [1, 0]]), "ascii")
-        ['1122', '11..']
-    """
-    h, w = labels.shape
-    rows = min(8, h)
-    columns = max(1, min(16, round(2 * rows * w / h)))  # characters are about twice as high as they are wide
-    return ["".join(symbol_of(label, encoding) for label in row) for row in coarse_labels(labels, rows, columns)]
-
-
-def coarse_labels(labels: Tensor, rows: int, columns: int) -> list[list[int]]:
-    """Return a map of a number of rows and columns, with the most common label of each cell.
-
-    Args:
-        labels: Labels [h, w], integers.
-        rows: Number of rows of the map; with more than h, some cells share a site.
-        columns: Number of columns of the map, likewise.
-
-    Example:
-        >>> coarse_labels(torch.tensor([[1, 1, 2, 0], [1, 2, 0, 0]]), 1, 2)
-        [[1, 0]]
-    """
-    h, w = labels.shape
-    cells = [[labels[y, x].flatten() for x in _cells(w, columns)] for y in _cells(h, rows)]
-    return [[int(torch.bincount(cell).argmax()) for cell in row] for row in cells]
 
 
 def _place_of_one(mask: _Mask) -> str:
@@ -189,22 +150,6 @@ def _half_with_all(mask: _Mask) -> str | None:
     }
     name, most = max(halves.items(), key=lambda half: int(half[1].sum()))
     return name if most.sum() >= WHOLE * mask.sum() else None
-
-
-def _cells(size: int, count: int) -> list[slice]:
-    """Cut a side into cells of at least one site; with more cells than sites, some share one."""
-    return [slice(i * size // count, max(i * size // count + 1, (i + 1) * size // count)) for i in range(count)]
-
-
-def symbol_of(label: int, encoding: str | None = None) -> str:
-    """Return the character of a label in `map_of_characters`."""
-    if label:
-        return _SYMBOLS[label - 1] if label <= len(_SYMBOLS) else "#"
-    try:
-        "·".encode(encoding or getattr(sys.stdout, "encoding", None) or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return "."
-    return "·"
 
 
 def cluster_color(label: int) -> str:

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor._places import describe_area, describe_place, map_of_characters
+from genmonitor._places import describe_area, describe_place
 
 
 def marked(*rows):
@@ -87,22 +87,3 @@ def test_partition_knows_where_its_labels_are():
     assert len(set(places)) == 9
     with pytest.raises(ValueError, match=r"`label` to be one of \[1, 2, .*\], but got 0"):
         grid.location(0)
-
-
-@pytest.mark.parametrize("size", [(1, 1), (3, 5), (8, 8), (28, 28), (64, 20), (7, 300)])
-def test_map_of_characters_is_small_and_shows_every_half(size):
-    labels = torch.ones(size, dtype=torch.long)
-    labels[:, size[1] // 2 :] = 2
-    lines = map_of_characters(labels)
-    assert len(lines) <= 8
-    assert {len(line) for line in lines} == {len(lines[0])} <= set(range(1, 17))
-    assert set("".join(lines)) == {str(label) for label in labels.unique().tolist()}
-
-
-@pytest.mark.parametrize(("encoding", "dot"), [("utf-8", "·"), ("ascii", "."), ("no such", ".")])
-def test_map_of_characters_keeps_to_the_encoding(encoding, dot):
-    assert map_of_characters(torch.tensor([[0, 1]]), encoding) == [f"{dot}{dot}11"]
-
-
-def test_map_of_characters_runs_out_of_symbols_gracefully():
-    assert map_of_characters(torch.tensor([[10, 35, 36]]), "ascii") == ["aazz##"]

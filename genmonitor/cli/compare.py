@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from genmonitor._places import map_of_characters
 from genmonitor.cli import results
 from genmonitor.cli.arguments import (
     IMAGES,
@@ -87,12 +86,11 @@ def run(args: Namespace) -> tuple[Result, str]:
     of = {"real_images": args.real, "generated_images": args.fake, "other_images": args.other, "heading": heading}
     measured = {name: getattr(comparison, name) for name in ("baseline", "n_samples", "differences")}
     written = results.publish(args, "compare", "cms", _measurement(comparison), of | measured)
-    labels = comparison.partition.labels
-    found = {**comparison.to_dict(), "labels": labels.tolist(), **written}
+    found = {**comparison.to_dict(), "labels": comparison.partition.labels.tolist(), **written}
     found["failed"] = failures(args.fail_if, *_gated(comparison))
     if args.junit is not None:
         comm.from_rank_zero(lambda: args.junit.write_text(junit(args.fail_if, found["failed"]), "utf-8"))
-    text = "\n".join([str(comparison), "", *map_of_characters(labels), "", results.report_line(found)])
+    text = "\n".join([str(comparison), "", results.report_line(found)])
     return found, results.as_asked(args, comparison.tables, text)
 
 
@@ -107,9 +105,7 @@ def _read_partition(path: Path) -> PixelPartition:
     try:
         return load_partition(path)
     except Exception as error:
-        raise ValueError(
-            f"Expected the partition.npz of `genmonitor clusters` or of a run, but got {path}: {error}"
-        ) from error
+        raise ValueError(f"Expected the partition.npz of a run or a comparison, but got {path}: {error}") from error
 
 
 def _labels(args: Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:

@@ -30,14 +30,12 @@ COMMANDS = {
     "compare": "find the regions where generated images differ from real ones, or which of two sets is closer",
     "diversity": "measure the variety of images or embeddings, and the part that their prompts explain",
     "disagreement": "find the prompts for which two models differ, and the differences",
-    "w1kp": "measure the similarity of the outputs of each prompt, the least varied prompts first",
-    "clusters": "find the regions of pixels that vary together in a set of images",
     "replay": "measure the values of a run again by one of its checkpoints",
     "sweep": "evaluate the checkpoints of a run as a monitor would have done during training",
     "best": "print the best checkpoint of a run",
     "report": "write the report.html of a run again",
 }
-SHARED = ("compare", "diversity", "disagreement", "w1kp", "sweep")
+SHARED = ("compare", "diversity", "disagreement", "sweep")
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor compare photos/ new_model/ old_model/ --size 64

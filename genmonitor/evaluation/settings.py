@@ -126,7 +126,7 @@ class RegionSettings(Settings):
     """
 
     n_clusters: int | None = setting(None, "number of regions (default: the most stable of 2..8)", least=1)
-    partition: PixelPartition | None = setting(None, "partition.npz of `genmonitor clusters` or a run, or its folder")
+    partition: PixelPartition | None = setting(None, "partition.npz of a run or a comparison, or its folder")
     n_cluster_images: int | None = setting(None, "real images to find the regions in (default: 1000..5000)", least=2)
     n_samples: int = setting(1200, "largest number of images of each side", least=2)
     patch_size: int | None = setting(None, "side of a site in pixels (default: smallest with <= 64x64 sites)", least=1)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityMonitor's figures: the samples at the ends of each mode and the least varied prompts."""
+"""DiversityMonitor's figures: the samples at the ends of each mode."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import fill
 
 from matplotlib.figure import Figure
 
@@ -54,31 +53,4 @@ def mode_samples(
             if prompts is not None:
                 prompt = printable(prompts[row][c], int(width / 5.6))
                 add_text(figure, xs[c] + width / 2, top + height + 3, prompt, fontsize=9, ha="center", va="top")
-    return figure
-
-
-def least_varied(rows: Sequence[tuple[str, float, str, Array]], value_range: tuple[float, float] = (0, 1)) -> Figure:
-    """Draw the prompts whose images are most alike, with W1KP, the closest pair and some other images of each.
-
-    Args:
-        rows: Rows of prompt, W1KP, a remark, and images (k, c, H, W), the two most similar ones first. At least one
-            row, the least varied first.
-        value_range: Values to show as black and as white.
-    """
-    tiles = [to_tiles(to_array(images), value_range) for *_, images in rows]
-    height, width = tiles[0].shape[1:3]
-    words, head, gap, between, middle = 300, 88, 14, 6, 24
-    most = max(map(len, tiles))
-    xs = [18 + words + column * (width + between) + (middle if column > 1 else 0) for column in range(most)]
-    size = (max(xs[-1] + width + 18, 560), head + len(rows) * (height + gap) + 6)
-    note = "W1KP: 1 where all images of a prompt are alike, 0 where they differ as much as any."
-    figure = new_figure(*size, "The least varied prompts", note)
-    for x, above in zip(xs[::2], ("closest pair", "others"), strict=False):
-        add_text(figure, x, 78, above)
-    for row, ((prompt, w1kp, remark, _), some) in enumerate(zip(rows, tiles, strict=True)):
-        top = head + row * (height + gap)
-        text = f"{fill(printable(prompt, 66), 34)}\n{w1kp:.2f}  {remark}"
-        add_text(figure, 18, top + height / 2, text, va="center")
-        for x, tile in zip(xs, some, strict=False):
-            add_picture(figure, x, top, tile)
     return figure

@@ -26,8 +26,6 @@ ARGUMENTS = {
     "compare": "real.npy fake.npy",
     "diversity": "fake.npy",
     "disagreement": "fake.npy real.npy",
-    "w1kp": "fake.npy",
-    "clusters": "real.npy",
     "replay": "manifest.json --checkpoint last.ckpt --setup train.py:build",
     "sweep": "run --setup train.py:build",
     "best": "run",

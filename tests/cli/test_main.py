@@ -16,7 +16,7 @@ import pytest
 from genmonitor.cli import main, progress
 from genmonitor.cli import report as report_command
 
-COMMANDS = ["compare", "diversity", "disagreement", "w1kp", "clusters", "replay", "report", "sweep", "best"]
+COMMANDS = ["compare", "diversity", "disagreement", "replay", "report", "sweep", "best"]
 
 
 def test_help_names_the_commands_without_loading_lightning():
@@ -110,7 +110,7 @@ def test_a_typing_error_is_answered_with_what_was_meant_and_that_commands_usage(
 
 def test_a_reader_that_leaves_early_is_no_crash(tmp_path):
     np.save(tmp_path / "images.npy", np.random.default_rng(0).random((40, 1, 4, 4)))
-    words = ["-m", "genmonitor", "clusters", "images.npy", "--n-clusters", "2"]
+    words = ["-m", "genmonitor", "diversity", "images.npy"]
     with subprocess.Popen(
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     ) as running:

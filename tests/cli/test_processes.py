@@ -145,7 +145,6 @@ COMMANDS = {
     "which is closer": "compare real.npy fake.npz fake.npz --n-clusters 2 --paired",
     "diversity": "diversity images/a --prompts images/prompts.csv --real images/b --batch-size 10 --cache cache",
     "disagreement": "disagreement images/a images/b --prompts images/prompts.txt --batch-size 10",
-    "w1kp": "w1kp images/a --prompts images/prompts.txt --batch-size 10 --save-calibration calibration.pt",
 }
 FEW = ["diversity few.npy --sigma 1", "disagreement few.npy few.npy"]
 
@@ -249,8 +248,7 @@ def test_wrong_input_is_told_once(here):
     status, out, told = run(*BOTH, *COMMAND, "compare", "nowhere", "fake.npz", SHARED)
     assert (status, out) == (1, "")  # torchrun's own status
     assert told == [
-        "genmonitor compare: Expected a folder of image files or tar files of these, one such tar file, or a .npy, "
-        ".npz, .pt or .safetensors file, but there is no nowhere."
+        "genmonitor compare: Expected a folder of image files, or a .npy or .npz file, but there is no nowhere."
     ]
 
 

@@ -196,8 +196,6 @@ EXPECTED = {
     "compare": "against real",
     "diversity": " modes in ",
     "disagreement": "by chance ",
-    "w1kp": " prompts: 0.",
-    "clusters": "cluster_5",
     "report": "Report: ",
     "best": "best-epoch=",
     "replay": "same to the last bit",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.plotting.diversity import least_varied, mode_samples
+from genmonitor.plotting.diversity import mode_samples
 
 
 def legend_texts(ax):
@@ -57,21 +57,3 @@ def test_any_image_size_is_drawn_inside_the_figure(size):
         assert box.y0 > 0
         assert box.x1 < 1
         assert box.y1 < 1
-
-
-def test_the_least_varied_prompts_are_rows_of_their_images():
-    rows = [("a cat", 0.9, "high similarity", torch.zeros(2, 1, 8, 8)), ("x" * 300, 0.3, "low", torch.ones(3, 1, 8, 8))]
-    figure = least_varied(rows)
-    figure.canvas.draw()
-    texts = [text.get_text() for text in figure.texts]
-    assert texts[0] == "The least varied prompts"
-    assert texts[2:4] == ["closest pair", "others"]
-    assert texts[4] == "a cat\n0.90  high similarity"
-    assert texts[5].endswith("…\n0.30  low")
-    assert [float(ax.images[0].get_array()[0, 0, 0]) for ax in figure.axes] == [0, 0, 1, 1, 1]
-    size = figure.get_size_inches() * figure.dpi
-    for box in [text.get_window_extent() for text in figure.texts] + [ax.get_tightbbox() for ax in figure.axes]:
-        assert box.x0 >= 0
-        assert box.y0 >= 0
-        assert box.x1 <= size[0]
-        assert box.y1 <= size[1]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibrate W1KP on images of your own, here digits by class, and read what it says of other images of theirs.
 
-python examples/papers/w1kp/digits_calibration.py       # a few seconds; four tables and two pictures
+python examples/papers/w1kp/digits_calibration.py       # a few seconds; four tables and a picture
 
 A class stands for a prompt, its images for the outputs. The steps are those of the paper: a calibration by images of
 many prompts; which distance agrees with judgments of triplets (2AFC); cut-offs between levels, fitted to judgments of
@@ -27,7 +27,6 @@ from two_afc import TwoAFC, two_afc_accuracy
 from genmonitor import W1KPScore
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import PromptVariability
-from genmonitor.plotting.diversity import least_varied
 
 PLANTED = (0.2, 0.4, 0.85)
 """The rule by which pairs of digits are judged here: the paper's cut-offs."""
@@ -113,7 +112,7 @@ def main() -> None:
     """Calibrate, save, load, measure, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--triplets", type=int, default=2000)
-    parser.add_argument("--out", type=Path, default=Path("runs/w1kp"), help="where the calibration and pictures go")
+    parser.add_argument("--out", type=Path, default=Path("runs/w1kp"), help="where the calibration and the picture go")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     train, held_out = digits(with_labels=True)
@@ -137,18 +136,7 @@ def main() -> None:
     low, high = curve.interval
     print(f"\na class is good for {curve.images} images ({low} to {high}) before two are highly similar")
     draw({"ten classes": curve}, args.out / "digits-reusability.png")
-    shown = [(row, (held_out.labels == row.prompt).nonzero()[:, 0].tolist()) for row in rows[:5]]
-    pictures = [
-        (
-            f"digit {row.prompt}",
-            row.w1kp,
-            f"{row.level} similarity\nclosest pair {row.closest:.3f}",
-            held_out.images[[*row.closest_pair, *(i for i in members if i not in row.closest_pair)][:6]],
-        )
-        for row, members in shown
-    ]
-    least_varied(pictures, (-1, 1)).savefig(args.out / "digits-closest-pairs.png")
-    print(f"calibration and pictures: {args.out}")
+    print(f"calibration and picture: {args.out}")
 
 
 if __name__ == "__main__":

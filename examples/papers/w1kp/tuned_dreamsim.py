@@ -2,7 +2,7 @@
 """Turn DreamSim's release into models of transformers, which `image_encoder` and the commands take by their folder.
 
 python examples/papers/w1kp/tuned_dreamsim.py dreamsim_ensemble_checkpoint/ tuned-dreamsim/
-genmonitor w1kp generated/ --encoder tuned-dreamsim/ --calibration cdf-xy.pt
+genmonitor diversity generated/ --prompts prompts.csv --encoder tuned-dreamsim/
 
 The first folder is dreamsim_ensemble_checkpoint.zip of release v0.2.0, unzipped. DINO comes from the cache of the
 Hugging Face hub: hf download facebook/dino-vitb16.

@@ -53,10 +53,6 @@ class FoundClusters:
     linkage: Linkage
     stability: dict[str, float]
 
-    def notes(self) -> tuple[str, ...]:
-        """Return notes on regions that depend on the images, or that are too scattered to name."""
-        return region_notes(self.partition, self.stability)
-
 
 def find_clusters(
     sites: Tensor,

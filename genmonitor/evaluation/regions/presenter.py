@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from torch.nn.functional import interpolate
 
 from genmonitor._formatting import capitalized, format_cms, format_error_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
-from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.classes import class_table
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
@@ -27,7 +25,7 @@ from genmonitor.evaluation.regions.search import Regions
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import History, Presenter, ShownImages
 from genmonitor.findings.finding import Finding, differs, verdict_of
-from genmonitor.findings.tables import Table, on_screen
+from genmonitor.findings.tables import Table, aligned, on_screen
 from genmonitor.findings.values import Values
 from genmonitor.findings.words import advice_sentence
 from genmonitor.functional.diagnosis.kinds import in_words
@@ -220,36 +218,16 @@ def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
 
 
 def regions_found(regions: Regions) -> str:
-    """Return a map of the regions with the size, place and stability of each."""
-    partition, stability = regions.partition, regions.stability
+    """Return a table of the regions with the size, stability and place of each."""
+    partition, stability, sizes = regions.partition, regions.stability, regions.partition.sizes()
     how = f"{partition.num_clusters} clusters"
     if stability:
         how += f"; {regions.linkage} linkage, stability {stability['overall']:.2f}"
-    return "\n".join([how, "", *region_lines(partition, stability, "ascii")])
-
-
-def region_lines(partition: PixelPartition, stability: Mapping[str, float], encoding: str | None = None) -> list[str]:
-    """Return a map of characters with a line for each region next to it or below.
-
-    Args:
-        partition: Regions.
-        stability: Stability of the regions that have one, by name.
-        encoding: Encoding of the output; None for that of standard output.
-
-    >>> for line in region_lines(PixelPartition.grid((2, 4), 1, 2), {"cluster_1": 0.9}, "ascii"): print(line)
-    11112222  region          sites  stability  where
-    11112222  1  cluster_1        4       0.90  left half
-              2  cluster_2        4             right half
-    """
-    drawn, sizes = map_of_characters(partition.labels, encoding), partition.sizes()
-    rows = [f"{'region':<15}{'sites':>6}  {'stability':>9}  where"]
+    rows = []
     for name, label in partition.regions().items():
         own = stability.get(f"cluster_{label}")
-        value = "" if own is None else f"{own:.2f}"
-        symbol = symbol_of(label, encoding)
-        rows.append(f"{symbol}  {name:<12}{sizes[label]:>6}  {value:>9}  {partition.location(label)}")
-    width = len(drawn[0])
-    return [f"{left:<{width}}  {right}".rstrip() for left, right in zip_longest(drawn, rows, fillvalue="")]
+        rows.append([name, sizes[label], "" if own is None else f"{own:.2f}", partition.location(label)])
+    return f"{how}\n\n{aligned(Table(['region', 'sites', 'stability', 'where'], rows))}"
 
 
 def region_data(findings: Sequence[Finding], record: Values, partition: PixelPartition) -> dict[str, dict[str, Any]]:
@@ -265,14 +243,10 @@ def region_data(findings: Sequence[Finding], record: Values, partition: PixelPar
         label, p = regions[name], record.get(values.p[name])
         measured = {"cms": record[name], "error_ratio": record[values.error_ratio[name]]}
         tested = {"p_value": p, "differs": None if p is None else differs(p), "verdict": verdict_of(findings, name)}
-        found[name] = place_data(partition, label) | measured | {"share": record[values.share[name]]} | tested
+        size, where = partition.sizes()[label], partition.location(label)
+        place = {"label": label, "sites": size, "pixels": size * partition.patch_size**2, "where": where}
+        found[name] = place | measured | {"share": record[values.share[name]]} | tested
     return found
-
-
-def place_data(partition: PixelPartition, label: int) -> dict[str, Any]:
-    """Return the place and size of a region as plain Python."""
-    size = partition.sizes()[label]
-    return {"label": label, "sites": size, "pixels": size * partition.patch_size**2, "where": partition.location(label)}
 
 
 def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:

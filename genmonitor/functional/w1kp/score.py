@@ -26,7 +26,6 @@ from genmonitor.functional.w1kp.subsets import (
     pair_mean_error,
     reusability,
 )
-from genmonitor.linalg.distances import rounding
 
 LEVELS = ("none", "low", "medium", "high")
 CUTOFFS = (0.2, 0.4, HIGH)
@@ -167,40 +166,6 @@ def w1kp_by_prompt(
         rows.append(PromptVariability(name, n, mean, level, good_for, pair, closest, of_k, error_of_k, error))
     check_some_prompts(len(rows), 2)
     return sorted(rows, key=lambda row: row.w1kp, reverse=True)
-
-
-def variability_p_value(
-    features: Tensor, prompt_index: Tensor, calibration: W1KPCalibration, num_permutations: int = 99
-) -> float:
-    """P-value that all prompts vary alike, that is, differ at most in their mean output.
-
-    Differences of outputs from the mean of their prompt are exchanged among the prompts. The statistic is the standard
-    deviation of the prompts' W1KP. The level holds approximately, since means are estimated.
-
-    Args:
-        features: Same as in `w1kp_score`.
-        prompt_index: Same as in `w1kp_score`; prompts of a single output are left out.
-        calibration: Same as in `w1kp_score`.
-        num_permutations: Number B of permutations.
-
-    Returns:
-        A multiple of 1 / (B + 1), up to 1; 1 for a single prompt.
-    """
-    x, index = check_outputs(features, prompt_index, calibration)
-    _, index, counts = index.unique(return_inverse=True, return_counts=True)
-    some = counts[index] > 1
-    x, index, of_each = x[some].double(), index[some], counts[index[some]][:, None].double()
-    means = x.new_zeros(len(counts), x.shape[1]).index_add_(0, index, x / of_each)[index]
-    residuals = (x - means) * (of_each / (of_each - 1)).sqrt()
-
-    def spread(rows: Tensor) -> Tensor:
-        found = [pair_mean(similarity) for similarity in similarities(rows, index, calibration).values()]
-        return torch.stack(found).std(correction=0)
-
-    generator = torch.Generator().manual_seed(0)
-    observed = spread(x) * (1 - rounding(x.shape[1]))
-    drawn = [spread(residuals[torch.randperm(len(x), generator=generator)]) for _ in range(num_permutations)]
-    return (1 + sum(bool(found >= observed) for found in drawn)) / (1 + num_permutations)
 
 
 def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:

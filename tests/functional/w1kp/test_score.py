@@ -278,23 +278,3 @@ def test_error_is_the_jackknife_over_outputs():
     assert row.w1kp_error == pytest.approx(np.std(without) * 6**0.5)
     (pair,) = w1kp_by_prompt(x[:2], index[:2], calibration=CALIBRATION)
     assert pair.w1kp_error is None
-
-
-def variability_p(seed, factor=1.0):
-    index = torch.arange(40) % 5
-    x = outputs(40, seed=seed) * torch.where(index == 0, factor, 1.0)[:, None] + outputs(5, seed=100)[index]
-    return score.variability_p_value(x, index, calibrate(x, index), num_permutations=19)
-
-
-def test_prompts_that_vary_alike_are_told_apart_at_the_level():
-    p = [variability_p(seed) for seed in range(100)]
-    assert sum(x <= 0.05 for x in p) <= 13  # 99.9 % of binomial draws at 0.05
-    assert np.mean(p) == pytest.approx(0.55, abs=0.12)
-
-
-def test_a_prompt_that_varies_less_is_found():
-    assert sum(variability_p(seed, factor=0.3) <= 0.05 for seed in range(20)) >= 18
-
-
-def test_a_single_prompt_varies_as_itself():
-    assert score.variability_p_value(outputs(5), torch.zeros(5, dtype=torch.long), CALIBRATION) == 1

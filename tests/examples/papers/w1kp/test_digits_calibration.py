@@ -20,7 +20,7 @@ def test_script_calibrates_measures_and_draws(monkeypatch, capsys, tmp_path):
     assert any(line.startswith("planted         0.20    0.40    0.85") for line in said)
     assert any(line.startswith("a class is good for ") for line in said)
     written = {path.name for path in tmp_path.iterdir()}
-    assert written == {"digits.pt", "digits-reusability.png", "digits-closest-pairs.png"}
+    assert written == {"digits.pt", "digits-reusability.png"}
     assert W1KPCalibration.load(tmp_path / "digits.pt").dim == 64
 
 
