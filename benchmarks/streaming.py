@@ -13,7 +13,6 @@ import json
 import resource
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +27,7 @@ LIMIT = 4 * 2**30
 """Bytes of data that each process may have, by the operating system's limit."""
 COMMANDS = {
     "folder": "diversity folder --encoder encoder",
-    "tar": "diversity images.tar --encoder encoder",
-    "compare": "compare folder images.tar",
+    "compare": "compare folder folder",
 }
 
 
@@ -44,16 +42,12 @@ def pictures(count: int, side: int) -> Iterator[bytes]:
 
 
 def make(place: Path, count: int, side: int) -> None:
-    """Write the images as a folder and a tar file, and an encoder of random weights."""
+    """Write a folder of images, and an encoder of random weights."""
     from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
 
     (place / "folder").mkdir()
-    with tarfile.open(place / "images.tar", "w") as tar:
-        for number, content in enumerate(pictures(count, side)):
-            (place / "folder" / f"{number}.jpg").write_bytes(content)
-            member = tarfile.TarInfo(f"{number}.jpg")
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
+    for number, content in enumerate(pictures(count, side)):
+        (place / "folder" / f"{number}.jpg").write_bytes(content)
     config = Dinov2Config(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
     Dinov2Model(config).save_pretrained(place / "encoder")
     BitImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}).save_pretrained(

@@ -13,7 +13,7 @@ from typing import Any
 
 from genmonitor.evaluation.settings import Settings
 
-IMAGES = "a folder of image files or tar files of these, one such tar file, or a .npy, .npz, .pt or .safetensors file"
+IMAGES = "a folder of image files, or a .npy or .npz file"
 MAX_SEED = 2**63 - 1
 
 

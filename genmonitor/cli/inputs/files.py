@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-ARRAY_SUFFIXES = (".npy", ".npz", ".pt", ".safetensors")
+ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def split_key(where: str) -> tuple[Path, str | None]:
@@ -35,71 +34,48 @@ def read_array(
     """Read an array of real numbers.
 
     Args:
-        path: File .npy, .npz, .pt or .safetensors.
+        path: File .npy or .npz.
         key: Name of the array; None for the only one in the file, or the first of `names` that it holds.
         names: Names to search for, the preferred one first.
 
     Raises:
         ValueError: If the file cannot be read safely, the array is ambiguous, or it does not hold real numbers.
     """
-    kinds = "a .npy, .npz, .pt or .safetensors file"
+    kinds = "a .npy or .npz file"
     if path.suffix not in ARRAY_SUFFIXES:
         raise ValueError(f"Expected {kinds}, but got {path}. Convert it, for example with numpy.save.")
     try:
-        if path.suffix == ".pt":
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        elif path.suffix == ".safetensors":
-            content = _safetensors(path)
-        elif path.suffix == ".npz":
-            with path.open("rb") as stream:  # numpy leaves a file open that it refuses
-                content = dict(np.load(stream, allow_pickle=False))
+        if path.suffix == ".npy":
+            arrays = {"": np.lib.format.open_memmap(path, mode="c")}  # read where it is used
         else:
-            content = np.lib.format.open_memmap(path, mode="c")  # read where it is used
+            with path.open("rb") as stream:  # numpy leaves a file open that it refuses
+                arrays = dict(np.load(stream, allow_pickle=False))
     except Exception as error:
-        # the messages of torch and numpy advise unpickling, which may run any code
-        pickled = isinstance(error, pickle.UnpicklingError) or "pickle" in str(error)
-        why = "it is no such file, or holds other objects" if pickled else str(error).rstrip(".")
+        # numpy's message advises unpickling, which may run any code
+        why = "it is no such file, or holds other objects" if "pickle" in str(error) else str(error).rstrip(".")
         raise ValueError(f"Expected {kinds} of plain numbers, but {path} is not: {why}. Write it again.") from error
-    if isinstance(content, (Tensor, np.ndarray)):
-        return _real_numbers(path, content)
-    arrays = content if isinstance(content, dict) else {}
-    chosen: Any = arrays.get(key) if key else next((arrays[name] for name in names if name in arrays), None)
-    if chosen is None and key is None and len(arrays) == 1:
-        (chosen,) = arrays.values()
-    if not isinstance(chosen, (Tensor, np.ndarray)):
-        names = ", ".join(map(str, arrays)) or "nothing"
+    found = key or next((name for name in (*names, *arrays) if name in arrays), "nothing")
+    ambiguous = key is None and len(arrays) > 1 and found not in names
+    if found not in arrays or ambiguous:
+        there = ", ".join(arrays) or "nothing"
         example = f"{path}:{next(iter(arrays), 'NAME')}"
-        raise ValueError(f"Expected the name of one of the arrays in {path}: {names}. Give it as in {example}.")
-    return _real_numbers(path, chosen)
+        raise ValueError(f"Expected the name of one of the arrays in {path}: {there}. Give it as in {example}.")
+    return _real_numbers(path, arrays[found])
 
 
-def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
+def _real_numbers(path: Path, values: NDArray[Any]) -> Tensor:
     """Return an array as a tensor of a dtype for computations; refuse anything but real numbers."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
-        dtype = values.dtype.newbyteorder("=")
-        if values.dtype.kind == "u" and values.dtype.itemsize > 1:
-            dtype = np.dtype(np.int64)
-        if values.dtype.kind == "f" and values.dtype.itemsize > 8:
-            dtype = np.dtype(np.float64)
-        return torch.from_numpy(np.ascontiguousarray(values, dtype=dtype))
-    if isinstance(values, Tensor) and values.layout == torch.strided and not values.is_meta:
-        if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
-            return values.to(torch.int64)
-        if values.is_floating_point() and values.element_size() == 1:  # float8, which torch only stores
-            return values.float()
-        if values.dtype != torch.bool and not values.is_complex():
-            return values.detach()
-    raise ValueError(
-        f"Expected real numbers, but {path} holds {values.dtype}. Convert them to floating point or to uint8 in 0..255."
-    )
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise ValueError("it needs safetensors. Run: pip install safetensors") from error
-    return load_file(path)
+    if values.dtype.kind not in "fiu":
+        raise ValueError(
+            f"Expected real numbers, but {path} holds {values.dtype}. Convert them to floating point or to uint8 in "
+            "0..255."
+        )
+    dtype = values.dtype.newbyteorder("=")
+    if values.dtype.kind == "u" and values.dtype.itemsize > 1:
+        dtype = np.dtype(np.int64)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        dtype = np.dtype(np.float64)
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=dtype))
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -118,13 +94,12 @@ def read_json_lines(path: Path) -> list[Any]:
 
 
 def read_csv(path: Path) -> list[dict[str, Any]]:
-    """Read a file of comma-separated values (.csv) or tab-separated ones (.tsv), whose first row names the columns.
+    """Read a file of comma-separated values, whose first row names the columns.
 
     Raises:
         ValueError: If a quote is not closed, or a row has more values than columns.
     """
-    delimiter = "\t" if path.suffix == ".tsv" else ","
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
     rows = []
     try:
         for row in reader:

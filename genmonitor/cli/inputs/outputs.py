@@ -13,13 +13,10 @@ from genmonitor._io import Progress, printable, terminal_progress
 from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
 from genmonitor.cli.inputs.files import read_array, split_key
-from genmonitor.cli.inputs.pictures import holds_pictures, open_pictures
+from genmonitor.cli.inputs.pictures import open_pictures
 from genmonitor.images.image_set import ImageSet
 
-OUTPUTS = (
-    "a folder of image files or of tar files of these, or one such tar file; or a file .npy, .npz, .pt or .safetensors "
-    "of images, or of embeddings [n, d]"
-)
+OUTPUTS = "a folder of image files; or a file .npy or .npz of images, or of embeddings [n, d]"
 PROMPT_KEYS = ("prompt", "question", "caption", "label", "class", "text")
 """Names of the prompt in a line of JSON, or of its column in a CSV file."""
 
@@ -75,7 +72,7 @@ def read_outputs(
     """Read the outputs of a model.
 
     Args:
-        where: Folder of image files; or file .npy, .npz, .pt or .safetensors of images, or of embeddings [n, d].
+        where: Folder of image files; or file .npy or .npz of images, or of embeddings [n, d].
         size: Side to which images of a folder are resized, after cropping to their central square.
         progress: Progress bar over the files of a folder.
         expected: Description of the expected input, for the error if there is nothing.
@@ -86,7 +83,7 @@ def read_outputs(
         ValueError: If it cannot be read, holds something else, or has values that are not finite.
     """
     path, key = _locate(where, size, expected)
-    if holds_pictures(path):
+    if path.is_dir():
         names, images, notes = open_pictures(path, size, progress, skip_bad)
         return Outputs(where, names, images=images, notes=notes)
     values = read_array(path, key)
@@ -102,9 +99,9 @@ def read_images(
     """Read a set of images.
 
     Args:
-        where: Folder of image files, searched with its subfolders; or file .npy, .npz, .pt or .safetensors of [N, C, H,
-            W], [N, H, W, C] or [N, H, W]. Of several arrays in a file the one called "images", or the one named after a
-            colon, as in "data.npz:train_images".
+        where: Folder of image files, searched with its subfolders; or file .npy or .npz of [N, C, H, W], [N, H, W, C]
+            or [N, H, W]. Of several arrays in a file the one called "images", or the one named after a colon, as in
+            "data.npz:train_images".
         size: Side to which images of a folder are resized, after cropping to their central square.
         progress: Progress bar over the files of a folder.
         skip_bad: True to leave out pictures that cannot be read.
@@ -134,9 +131,9 @@ def _locate(where: str, size: int | None, expected: str) -> tuple[Path, str | No
     path, key = split_key(where)
     if not path.exists():
         raise FileNotFoundError(f"Expected {expected}, but there is no {where}.")
-    if key is not None and holds_pictures(path):
-        raise ValueError(f"Expected a folder or tar file without a name behind a colon, but got {where}. Give {path}.")
-    if size is not None and not holds_pictures(path):
+    if key is not None and path.is_dir():
+        raise ValueError(f"Expected a folder without a name behind a colon, but got {where}. Give {path}.")
+    if size is not None and not path.is_dir():
         raise ValueError(f"Only pictures are resized, but {path} is a file of numbers. Leave out --size.")
     return path, key
 

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures: files in folders and tar files, decoded when needed."""
+"""Pictures: files in folders, decoded when needed."""
 
 from __future__ import annotations
 
-import io
 import re
-import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 GRAY = ("1", "L", "LA", "La")
 """Pillow's modes without colors."""
-MOST_WORKERS, TAR = 8, ".tar"
+MOST_WORKERS = 8
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 """Formats of pictures, independent of their names: Pillow would pass PostScript to another program."""
@@ -38,17 +35,15 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Picture:
-    """An image file, alone or in a tar file.
+    """An image file.
 
     Attributes:
-        name: Name in the set.
-        where: Name in errors.
-        content: Function that opens its bytes.
+        name: Path in the folder of the set.
+        path: Path of the file.
     """
 
     name: str
-    where: str
-    content: Callable[[], IO[bytes]]
+    path: Path
 
     def head(self) -> tuple[int, int, bool]:
         """Return height, width, and True if it is gray; refuse a picture that cannot be read completely."""
@@ -78,17 +73,17 @@ class Picture:
         from PIL import Image
 
         try:
-            with self.content() as content, Image.open(content, formats=FORMATS) as image:
+            with Image.open(self.path, formats=FORMATS) as image:
                 frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)  # others are previews
                 if frames == 1 and image.mode[0] not in "IF":
                     yield image
                     return
         except Exception as error:  # pillow's decoders raise any exception, often without the file's name
-            raise PictureError(f"{self.where} cannot be read as an image: {error}") from error
+            raise PictureError(f"{self.path} cannot be read as an image: {error}") from error
         if frames == 1:
             mode = f"pillow's mode {image.mode!r}"
-            raise PictureError(f"Expected 8 bits per channel, but {self.where} has {mode}. Convert it.")
-        raise PictureError(f"Expected one image per file, but {self.where} has {frames} frames. Save each by itself.")
+            raise PictureError(f"Expected 8 bits per channel, but {self.path} has {mode}. Convert it.")
+        raise PictureError(f"Expected one image per file, but {self.path} has {frames} frames. Save each by itself.")
 
 
 class PictureError(ValueError):
@@ -121,65 +116,19 @@ class Pictures(Dataset[Tensor]):
         return self.pictures[row].pixels(self.shape)
 
 
-def find_pictures(path: Path) -> list[Picture]:
-    """List the image files in a folder and its tar files, or in a tar file, in the order in which they are read.
+def find_pictures(folder: Path) -> list[Picture]:
+    """List the image files in a folder by path, 2.png before 10.png.
 
-    The order is by path, 2.png before 10.png, and in a tar file that of the file. Files whose names begin with a dot,
-    such as ._1.png of macOS, are ignored.
+    Files whose names begin with a dot, such as ._1.png of macOS, are ignored.
 
     Raises:
         FileNotFoundError: If there are none.
-        ValueError: If a tar file is compressed or incomplete.
     """
-    files = sorted(path.rglob("*"), key=_natural_order) if path.is_dir() else [path]
-    found = []
-    for file in files:
-        name = file.relative_to(path).as_posix() if path.is_dir() else ""
-        if file.suffix == TAR and file.is_file():
-            found += _members(file, name)
-        elif file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith("."):
-            found.append(Picture(name or file.name, str(file), partial(_whole, file)))
-    if not found:
+    files = [file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.name[0] != "."]
+    if not files:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
-        raise FileNotFoundError(f"Expected image files ({kinds}) under {path}, but found none.")
-    return found
-
-
-def _members(path: Path, name: str) -> list[Picture]:
-    """List the image files in a tar file, whose name in the folder is `name`."""
-    try:
-        with tarfile.open(path, "r:") as tar, path.open("rb") as file:
-            named = [x for x in tar if not PurePosixPath(x.name).name.startswith(".")]
-            members = [x for x in named if Path(x.name).suffix.lower() in IMAGE_SUFFIXES]
-            file.seek(tar.offset)  # tarfile takes a broken header for the end
-            if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
-                raise tarfile.ReadError(f"no end of the archive at byte {tar.offset}")
-    except tarfile.TarError as error:
-        raise ValueError(
-            f"Expected a whole tar file without compression, but {path} is not: {error}. Write it again."
-        ) from error
-    links = [x.name for x in members if not x.isfile()]
-    if links:
-        raise ValueError(f"Expected image files in {path}, but {links[0]} is none, such as a link. Pack its target.")
-    return [
-        Picture(str(PurePosixPath(name, x.name)), f"{path}/{x.name}", partial(_part, path, x.offset_data, x.size))
-        for x in members
-    ]
-
-
-def _whole(path: Path) -> IO[bytes]:
-    return path.open("rb")
-
-
-def _part(path: Path, start: int, length: int) -> IO[bytes]:
-    with path.open("rb") as file:
-        file.seek(start)
-        return io.BytesIO(file.read(length))
-
-
-def holds_pictures(path: Path) -> bool:
-    """Return True if a path leads to pictures: a folder or a tar file."""
-    return path.is_dir() or path.suffix == TAR
+        raise FileNotFoundError(f"Expected image files ({kinds}) under {folder}, but found none.")
+    return [Picture(file.relative_to(folder).as_posix(), file) for file in sorted(files, key=_natural_order)]
 
 
 def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:

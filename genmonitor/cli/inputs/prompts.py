@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,8 +103,7 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
 
 
 def _folders(outputs: Outputs) -> list[str]:
-    within = (re.sub(r"^.*\.tar/", "", name) for name in outputs.names)  # of tar files in a folder
-    folders = [Path(name).parent.as_posix() for name in within]
+    folders = [Path(name).parent.as_posix() for name in outputs.names]
     if outputs.images is None or "." in folders:
         raise ValueError(
             f"Expected each image of {outputs.where} in a folder named after its prompt or class, but got "
@@ -135,7 +133,7 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
     """Return the prompts of a file, and the names of the outputs' files if it has them."""
     if path.suffix in (".jsonl", ".json"):
         rows: Sequence[Any] = read_json_lines(path)
-    elif path.suffix in (".csv", ".tsv"):
+    elif path.suffix == ".csv":
         rows = read_csv(path)
     else:
         rows = split_lines(read_text(path))

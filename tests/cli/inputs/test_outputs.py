@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-import io
 import json
 import os
-import pickle
 import subprocess
 import sys
-import tarfile
 
 import numpy as np
 import pytest
@@ -121,16 +118,14 @@ def test_pictures_of_16_bits_are_refused(tmp_path):
 def test_arrays_of_any_usual_layout_are_read(tmp_path, pictures, layout):
     values = {"nchw": pictures.transpose(0, 3, 1, 2), "nhwc": pictures, "nhw": pictures[..., 0]}[layout]
     np.save(tmp_path / "x.npy", values)
-    torch.save(torch.from_numpy(values.copy()), tmp_path / "x.pt")
     expected = torch.from_numpy(pictures).permute(0, 3, 1, 2)[:, : 1 if layout == "nhw" else 3] / 255
-    for name in ("x.npy", "x.pt"):
-        assert torch.equal(read_images(str(tmp_path / name)), expected)
+    assert torch.equal(read_images(str(tmp_path / "x.npy")), expected)
 
 
 def test_floating_point_is_left_as_it_is(tmp_path):
     values = torch.linspace(-1, 1, 72).view(2, 1, 6, 6)
-    torch.save({"images": values, "labels": torch.zeros(2)}, tmp_path / "x.pt")
-    assert torch.equal(read_images(str(tmp_path / "x.pt")), values)
+    np.savez(tmp_path / "x.npz", images=values.numpy(), labels=np.zeros(2))
+    assert torch.equal(read_images(str(tmp_path / "x.npz")), values)
 
 
 def test_array_is_named_where_there_are_several(tmp_path, pictures):
@@ -160,17 +155,6 @@ def test_floating_point_of_any_kind_is_read(tmp_path, dtype):
     assert torch.equal(read_images(str(tmp_path / "x.npy")).float(), torch.full((2, 1, 4, 4), 0.5))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.bfloat16])
-def test_tensors_of_rare_types_are_read(tmp_path, dtype):
-    torch.save(torch.full((2, 1, 4, 4), 1.0).to(dtype), tmp_path / "x.pt")
-    assert read_images(str(tmp_path / "x.pt")).dtype == torch.float32
-
-
-def test_tensor_that_requires_a_gradient_is_read_without(tmp_path):
-    torch.save(torch.zeros(2, 1, 4, 4, requires_grad=True), tmp_path / "x.pt")
-    assert not read_images(str(tmp_path / "x.pt")).requires_grad
-
-
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64, np.int32])
 def test_integers_beyond_255_are_refused(tmp_path, dtype):
     np.save(tmp_path / "x.npy", np.full((2, 1, 4, 4), 300, dtype=dtype))
@@ -183,23 +167,6 @@ def test_arrays_of_no_real_numbers_are_refused(tmp_path, dtype):
     np.save(tmp_path / "x.npy", np.zeros((2, 1, 4, 4), dtype=dtype))
     with pytest.raises(ValueError, match=r"Expected real numbers, but .*x\.npy holds .*\. Convert them"):
         read_images(str(tmp_path / "x.npy"))
-
-
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
-@pytest.mark.parametrize(
-    "values",
-    [
-        torch.zeros(2, 1, 4, 4, dtype=torch.bool),
-        torch.zeros(2, 1, 4, 4, dtype=torch.complex64),
-        torch.zeros(2, 1, 4, 4).to_sparse(),
-        torch.zeros(2, 1, 4, 4, device="meta"),
-    ],
-    ids=["bool", "complex", "sparse", "meta"],
-)
-def test_tensors_of_no_real_numbers_are_refused(tmp_path, values):
-    torch.save(values, tmp_path / "x.pt")
-    with pytest.raises(ValueError, match=r"Expected real numbers, but .*x\.pt holds torch\..*\. Convert them"):
-        read_images(str(tmp_path / "x.pt"))
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 1, 4, 4, 1)])
@@ -297,20 +264,16 @@ class Trap:
         return (exec, ("import builtins; builtins.sprung = True",))
 
 
-@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.pt"])
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
 def test_nothing_is_unpickled(tmp_path, name):
     import builtins
 
     trap, path = np.array([Trap()], dtype=object), tmp_path / name
     if name == "x.npy":
         np.save(path, trap, allow_pickle=True)
-    elif name == "x.npz":
-        np.savez(path, images=trap)
     else:
-        buffer = io.BytesIO()
-        torch.save({"images": Trap()}, buffer, pickle_module=pickle)
-        path.write_bytes(buffer.getvalue())
-    with pytest.raises(ValueError, match=r".npy, .npz, .pt or .safetensors file of plain numbers, but .* is not"):
+        np.savez(path, images=trap)
+    with pytest.raises(ValueError, match=r".npy or .npz file of plain numbers, but .* is not"):
         read_images(str(path))
     assert not hasattr(builtins, "sprung")
 
@@ -331,96 +294,6 @@ def test_read_images_resizes_pictures_only(tmp_path):
         read_images(str(tmp_path / "x.npy"), size=4)
 
 
-# pictures in tar files
-
-
-def packed(path, folder, *names, cut=0, mode="w"):
-    """Pack files of a folder into a tar file, whose last bytes are missing if it was half written."""
-    with tarfile.open(path, mode) as tar:
-        for name in names:
-            tar.add(folder / name, name)
-    path.write_bytes(path.read_bytes()[: -cut or None])
-    return path
-
-
-@pytest.fixture
-def shards(tmp_path, pictures):
-    """A folder of three pictures, and another with two tar files of them and of their captions."""
-    for number, picture in enumerate(pictures):
-        save(tmp_path / "folder" / f"{number}.png", picture)
-        (tmp_path / "folder" / f"{number}.txt").write_text("a caption")
-    (tmp_path / "shards").mkdir()
-    packed(tmp_path / "shards" / "s2.tar", tmp_path / "folder", "0.txt", "0.png", "1.png")
-    packed(tmp_path / "shards" / "s10.tar", tmp_path / "folder", "2.txt", "2.png")
-    return tmp_path
-
-
-def test_tar_files_are_read_as_the_folder_that_they_hold(shards):
-    outputs, expected = read(shards / "shards"), read(shards / "folder")
-    assert outputs.names == ["s2.tar/0.png", "s2.tar/1.png", "s10.tar/2.png"]
-    assert torch.equal(outputs.images.read(range(3)), expected.images.read(range(3)))
-    some = torch.tensor([[2, 0], [1, 1]])
-    assert torch.equal(outputs.images.read(some), expected.images.read(range(3))[some])
-    alone = read(shards / "shards" / "s2.tar", size=4)
-    assert (alone.names, alone.shape) == (["0.png", "1.png"], [3, 4, 4])
-
-
-def half_written(folder, path):
-    packed(path, folder, "0.png", "1.png", cut=10240 - 1700)
-
-
-def cut_at_a_member(folder, path):
-    packed(path, folder, "0.png", "1.png", cut=10240 - 2048)
-
-
-def with_a_broken_header(folder, path):
-    content = bytearray(packed(path, folder, "0.png", "1.png").read_bytes())
-    content[2048 + 5] ^= 1
-    path.write_bytes(content)
-
-
-def with_a_link(folder, path):
-    (folder / "again.png").symlink_to(folder / "0.png")
-    packed(path, folder, "0.png", "again.png")
-
-
-def compressed(folder, path):
-    packed(path, folder, "0.png", mode="w:gz")
-
-
-def without_pictures(folder, path):
-    packed(path, folder, "0.txt")
-
-
-def of_mixed_sizes(folder, path):
-    save(folder / "0.png", np.zeros((2, 2), np.uint8))
-    packed(path, folder, "0.png", "1.png")
-
-
-def with_another_file(folder, path):
-    (folder / "1.png").write_bytes(b"no picture")
-    packed(path, folder, "0.png", "1.png")
-
-
-@pytest.mark.parametrize(
-    ("write", "complaint"),
-    [
-        (half_written, r"a whole tar file .*x.tar is not: unexpected end"),
-        (cut_at_a_member, r"a whole tar file .*x.tar is not: no end of the archive at byte 2048"),
-        (with_a_broken_header, r"a whole tar file .*x.tar is not: no end of the archive at byte 2048"),
-        (with_a_link, r"again.png is none, such as a link"),
-        (compressed, "a whole tar file without compression"),
-        (without_pictures, r"Expected image files .* under .*x.tar, but found none"),
-        (of_mixed_sizes, r"x.tar holds 2×2, 6×5. Give --size"),
-        (with_another_file, r"x.tar/1.png cannot be read as an image"),
-    ],
-)
-def test_tar_file_that_cannot_be_read_is_refused_by_name(shards, write, complaint):
-    write(shards / "folder", shards / "x.tar")
-    with pytest.raises((ValueError, FileNotFoundError), match=complaint):
-        read_images(str(shards / "x.tar"))
-
-
 @pytest.mark.parametrize("count", [3, pytest.param(2 * READ_BATCH, marks=pytest.mark.slow)])
 def test_half_written_picture_among_many_is_named(tmp_path, count):
     rng = np.random.default_rng(0)
@@ -432,11 +305,6 @@ def test_half_written_picture_among_many_is_named(tmp_path, count):
     (tmp_path / "2.png").write_bytes((tmp_path / "2.png").read_bytes()[:-60])
     with pytest.raises(ValueError, match=r"^\S*/2.png cannot be read as an image: .*truncated"):
         images.read(range(count))
-
-
-def test_a_folder_called_like_a_tar_file_is_a_folder(shards):
-    (shards / "folder").rename(shards / "folder.tar")
-    assert read(shards / "folder.tar").names[0] == "0.png"
 
 
 LIMITED = """
@@ -480,7 +348,7 @@ def blocks(count, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", nightly_but(["folder", "images.tar", "images.npy"], "images.tar", "images.npy"))
+@pytest.mark.parametrize("kind", nightly_but(["folder", "images.npy"], "images.npy"))
 def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, kind):
     place = tmp_path / kind
     if kind == "images.npy":
@@ -488,8 +356,6 @@ def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, k
     else:
         for number, image in enumerate(blocks(5000, seed=0)):
             save(tmp_path / "folder" / f"{number}.png", image)
-    if kind == "images.tar":
-        packed(place, tmp_path / "folder", *(f"{number}.png" for number in range(5000)))
     model = save_dinov2(tmp_path / "model")
     assert run_within(850, "diversity", place, "--encoder", model)["values"]["vendi"] > 1
 

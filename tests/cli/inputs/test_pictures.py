@@ -3,7 +3,6 @@
 
 import os
 import re
-import tarfile
 from contextlib import suppress
 
 import numpy as np
@@ -44,12 +43,6 @@ def ghostscript(tmp_path, monkeypatch):
     return lambda: len(started.read_text().splitlines()) if started.exists() else 0
 
 
-def packed(folder):
-    with tarfile.open(folder.parent / "photos.tar", "w") as tar:
-        tar.add(folder, "photos")
-    return folder.parent / "photos.tar"
-
-
 def test_postscript_would_start_a_program(folder, ghostscript):
     (folder / "x.png").write_bytes(POSTSCRIPT)
     with suppress(Exception), Image.open(folder / "x.png") as image:  # what the program gives back is no picture
@@ -64,13 +57,6 @@ def test_postscript_in_a_folder_starts_no_program(folder, ghostscript, suffix):
         read(folder)
     with pytest.raises(PictureError, match="cannot be read as an image"):
         find_pictures(folder)[-1].pixels((3, 4, 6))
-    assert ghostscript() == 0
-
-
-def test_postscript_in_an_archive_starts_no_program(folder, ghostscript):
-    (folder / "x.png").write_bytes(POSTSCRIPT)
-    with pytest.raises(ValueError, match="cannot be read as an image"):
-        read(packed(folder))
     assert ghostscript() == 0
 
 
@@ -116,10 +102,9 @@ def test_a_folder_of_nothing_else_is_refused_all_the_same(tmp_path):
         read(tmp_path, skip_bad=True)
 
 
-@pytest.mark.parametrize("pack", [lambda folder: folder, packed])
-def test_hidden_files_are_no_pictures(folder, pack):
+def test_hidden_files_are_no_pictures(folder):
     (folder / "._0.png").write_bytes(b"\0\5\x16\7")
-    assert [name.rpartition("/")[2] for name in read(pack(folder)).names] == [f"{i}.png" for i in range(GOOD)]
+    assert [name.rpartition("/")[2] for name in read(folder).names] == [f"{i}.png" for i in range(GOOD)]
 
 
 def test_gray_images_among_colored_ones_are_noted(folder):

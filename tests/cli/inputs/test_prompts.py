@@ -24,7 +24,6 @@ def write(path, content):
     [
         ("p.txt", "a cat\na dog\na pug\n"),
         ("p.csv", "id,caption\n1,a cat\n2,a dog\n3,a pug\n"),
-        ("p.tsv", "prompt\tid\na cat\t1\na dog\t2\na pug\t3\n"),
         ("p.jsonl", "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in EXPECTED)),
         ("q.jsonl", "".join(json.dumps(prompt) + "\n" for prompt in EXPECTED)),
         ("q.csv", "file_name,prompt\n3.png,a pug\n1.png,a cat\n2.png,a dog\n"),
@@ -75,10 +74,8 @@ def test_prompts_may_be_class_labels(tmp_path):
 def test_class_labels_may_be_of_any_width_and_a_column(tmp_path, dtype, shape):
     labels = np.array([4, 4, 200 if dtype is np.uint8 else 999], dtype=dtype)
     np.save(tmp_path / "x.npy", labels.reshape(shape))
-    torch.save(torch.from_numpy(labels.reshape(shape)), tmp_path / "x.pt")
-    for name in ("x.npy", "x.pt"):
-        prompts = read_prompts(str(tmp_path / name), IMAGES)
-        assert (prompts.values, prompts.embeddings) == (labels.tolist(), None)
+    prompts = read_prompts(str(tmp_path / "x.npy"), IMAGES)
+    assert (prompts.values, prompts.embeddings) == (labels.tolist(), None)
 
 
 def test_prompts_may_hold_what_unicode_calls_a_line_break(tmp_path):
