@@ -15,7 +15,6 @@ from typing import Any
 
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
-from genmonitor.findings.values import ValueSpec
 
 _registered: list[type[Backend]] = []
 
@@ -70,14 +69,6 @@ class Backend(ABC):
         Args:
             prefix: Prefix of the keys, for example ``cms``, and heading over the charts.
             charts: Keys without the prefix, by title; details (see `ValueSpec`) are in no chart.
-        """
-
-    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Describe scalars. Called before the first value of each.
-
-        Args:
-            prefix: Prefix of the keys.
-            values: Declarations, whose keys have no prefix.
         """
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:

@@ -16,7 +16,7 @@ from genmonitor.evaluation.results import Alert, Evaluation, History
 from genmonitor.findings.finding import Finding, headlines
 from genmonitor.findings.line import evaluation_line
 from genmonitor.findings.tables import Table
-from genmonitor.findings.values import ValueSpec, by_key, grouped_by_chart, lookup, main_keys
+from genmonitor.findings.values import ValueSpec, by_key, grouped_by_chart, main_keys
 from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
@@ -92,7 +92,6 @@ class Publisher:
         self._parts: dict[str, Any] | None = None
         self._loggers = Loggers([])
         self._writes = False
-        self._described: set[str] = set()
         self.page: Path | None = None
         self.unfinished = False
         self.message = ""
@@ -117,7 +116,6 @@ class Publisher:
         if not self.evaluations:
             self.folder = RunFolder(run / FOLDER)
         self._loggers = Loggers(loggers)
-        self._described = set()
         self.notes.set_whole_run()
         self.attempt.start()
         self.page, self.unfinished = None, False
@@ -150,20 +148,11 @@ class Publisher:
 
     def publish_values(self, values: Mapping[str, float], declared: Declarations, epoch: int, step: int) -> None:
         """Log the values of an evaluation, with descriptions of new ones."""
-        new = [key for key in values if key not in self._described]
-        if new:
-            self._described.update(new)
-            self.attempt(lambda: self._describe(new, declared()))
         shown = set(values)
         if not self._logs_all:
             self.attempt(lambda: shown.intersection_update(main_keys(_specs(values, declared()))))
         named = {f"{self._prefix}/{key}": value for key, value in values.items() if key in shown}
         self._loggers.each(lambda x: x.log_scalars(named | {"epoch": epoch}, step))
-
-    def _describe(self, keys: Sequence[str], declared: Sequence[ValueSpec]) -> None:
-        specs = by_key(declared)
-        new = [lookup(specs, key) for key in keys]
-        self._loggers.each(lambda x: x.describe_values(self._prefix, new))
 
     def publish(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard: figures, texts, described scalars, and a layout with several curves in one chart.
+"""TensorBoard: figures, texts, and a layout with several curves in one chart.
 
 The report has its own tab there, see `genmonitor.tensorboard_plugin`.
 """
@@ -18,7 +18,6 @@ import numpy as np
 from genmonitor._io import printable
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
-from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 
 # TensorBoard reads one layout per run: the monitors of a Trainer share it.
@@ -44,22 +43,6 @@ class TensorBoardBackend(Backend):
             for title, names in charts.items()
         }
         self.experiment.add_custom_scalars(layout)
-
-    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Give each scalar a description, shown next to its chart."""
-        # add_scalar takes one only in tensorboardX
-        writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
-        if writer is None:  # as in the experiment of a fast_dev_run
-            return
-        from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR, Summary, SummaryMetadata
-
-        plugin = SummaryMetadata.PluginData(plugin_name="scalars")
-        for spec in values:
-            if spec.about:
-                kind = {"plugin_data": plugin, "data_class": DATA_CLASS_SCALAR}
-                described = SummaryMetadata(summary_description=spec.about, **kind)
-                value = Summary.Value(tag=self.key(f"{prefix}/{spec.key}"), metadata=described)  # and no number yet
-                writer.add_summary(Summary(value=[value]), 0)
 
     def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
         """Add figures as images, since `add_figure` would draw them again."""

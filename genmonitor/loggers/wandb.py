@@ -13,7 +13,6 @@ import numpy as np
 
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
-from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 
 STEP = "trainer/global_step"
@@ -36,13 +35,6 @@ class WandbBackend(Backend):
         """Make the Trainer's step the x-axis of all values under a prefix."""
         self.experiment.define_metric(STEP)
         self.experiment.define_metric(self.key(f"{prefix}/*"), step_metric=STEP, step_sync=True)
-
-    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Keep the best of each value in the run's summary next to the last, and hide the charts of details."""
-        best = {"high": "max,last", "low": "min,last", None: None}
-        for spec in values:
-            shown = {"summary": best[spec.better], "hidden": spec.detail or None}
-            self.experiment.define_metric(self.key(f"{prefix}/{spec.key}"), step_metric=STEP, step_sync=True, **shown)
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:
         """Log scalars in the same row as the rest of their evaluation."""

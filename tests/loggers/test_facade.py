@@ -11,7 +11,6 @@ from torch.utils.tensorboard import SummaryWriter
 
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
-from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers import Loggers, facade
 from genmonitor.loggers.backend import find_backend
 from genmonitor.loggers.facade import as_logger
@@ -20,7 +19,6 @@ from genmonitor.loggers.tensorboard import TensorBoardBackend
 
 def log_everything(loggers, step, page=Path("report.html")):
     loggers.each(lambda x: x.log_layout("cms", CHARTS))
-    loggers.each(lambda x: x.describe_values("cms", [ValueSpec("mmd", "lower is better", better="low")]))
     loggers.each(lambda x: x.log_scalars({"cms/mmd": 0.5}, step))
     loggers.each(lambda x: x.log_figures(cluster_figures(), step, epoch=1))
     loggers.each(lambda x: x.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step))

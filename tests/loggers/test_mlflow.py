@@ -7,7 +7,6 @@ import pytest
 from _helpers.loggers import AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
 
-from genmonitor.findings.values import ValueSpec
 from genmonitor.loggers import Loggers
 from genmonitor.loggers.mlflow import MLflowBackend
 
@@ -64,17 +63,6 @@ def test_figures_of_an_epoch_follow_the_trainers_step(tmp_path):
     for file in pictures.values():
         with Image.open(file) as logged, Image.open(io.BytesIO(kept)) as drawn:
             assert np.array_equal(logged.convert("RGB"), drawn.convert("RGB"))
-
-
-def test_details_are_logged_like_other_scalars(tmp_path):
-    import lightning.pytorch.loggers
-
-    logger = lightning.pytorch.loggers.MLFlowLogger(tracking_uri=f"file:{tmp_path / 'runs'}")
-    loggers = Loggers([logger])
-    loggers.each(lambda x: x.describe_values("cms", [ValueSpec("image"), ValueSpec("p_image", detail=True)]))
-    loggers.each(lambda x: x.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, 5))
-    logger.finalize("success")
-    assert logger.experiment.get_run(logger.run_id).data.metrics == {"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}
 
 
 def test_settings_are_parameters_of_the_run(tmp_path):

@@ -13,8 +13,6 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
-from genmonitor.findings.values import ValueSpec
-from genmonitor.loggers import Loggers
 from genmonitor.loggers.tensorboard import TensorBoardBackend, as_markdown, markdown_table
 
 
@@ -84,14 +82,12 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     logger.log_metrics({"cms/image": 0.9}, step=1)
     backend.log_layout("cms", {"image": ["image"]})
     backend.log_figures(cluster_figures(), 1, None)
-    backend.describe_values("cms", [ValueSpec("image", "higher is better", better="high")])
     backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), 1)
     backend.log_finding("cms/finding", "cluster_1 differs", 1)
     backend.log_alert(Alert("title", "text"), 1)
     events = read_back(logger)
     (pattern,) = layout_of(events)["cms"]["image"]
     assert [tag for tag in events.Tags()["scalars"] if re.match(pattern, tag)] == ["run-cms/image"]
-    assert events.SummaryMetadata("run-cms/image").summary_description == "higher is better"
     assert events.Tags()["images"] == ["run-cms/cluster_map"]
     texts = {tag.removesuffix("/text_summary") for tag in events.Tags()["tensors"] if tag.endswith("/text_summary")}
     assert texts == {"run-cms/prompts", "run-cms/finding", "run-alerts"}
@@ -118,32 +114,6 @@ def test_finding_is_shown_as_it_is_a_paragraph_each(logger):
     assert "<b>All</b> regions differ." in shown
 
 
-def test_descriptions_stand_beside_each_scalar(logger):
-    values = [ValueSpec("mmd", "lower is better"), ValueSpec("share_1", "sum to 1"), ValueSpec("fid")]
-    TensorBoardBackend(logger).describe_values("cms", values)
-    for step in (5, 10):
-        logger.log_metrics({"cms/mmd": 0.5, "cms/share_1": 1.0, "cms/fid": 7.0}, step=step)
-    events = read_back(logger)
-    assert [(event.step, event.value) for event in events.Scalars("cms/mmd")] == [(5, 0.5), (10, 0.5)]
-    keys = ("cms/mmd", "cms/share_1")
-    assert [events.SummaryMetadata(key).summary_description for key in keys] == ["lower is better", "sum to 1"]
-    with pytest.raises(KeyError):
-        events.SummaryMetadata("cms/fid")
-
-
-def test_details_are_logged_and_described_like_other_scalars(tmp_path):
-    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
-    loggers = Loggers([logger])
-    specs = [ValueSpec("image", "higher is better"), ValueSpec("p_image", "p", detail=True)]
-    loggers.each(lambda x: x.describe_values("cms", specs))
-    for step in (5, 10):
-        loggers.each(lambda x, step=step: x.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, step))
-    events = read_back(logger)
-    assert events.Tags()["scalars"] == ["run-cms/image", "run-cms/p_image", "run-epoch"]
-    assert [event.step for event in events.Scalars("run-cms/p_image")] == [5, 10]
-    assert events.SummaryMetadata("run-cms/p_image").summary_description == "p"
-
-
 def test_table_is_a_text_without_pictures(logger):
     table = Table(["prompt", "samples", "share"], [["<b>a | cat", np.zeros((2, 2, 3), np.uint8), 0.25]])
     TensorBoardBackend(logger).log_table("disagreement/prompts", table, step=9)
@@ -165,11 +135,10 @@ def test_handles_what_writes_like_a_summary_writer(logger):
     assert not TensorBoardBackend.handles(AnyLogger(), None)
 
 
-def test_writer_without_layout_and_descriptions_is_enough():
+def test_writer_without_layout_is_enough():
     logger = AnyLogger(object())
     backend = TensorBoardBackend(logger)
     backend.log_layout("cms", CHARTS)
-    backend.describe_values("cms", [ValueSpec("mmd", "lower is better", better="low")])
     assert logger.logged == []
 
 

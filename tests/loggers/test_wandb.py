@@ -10,7 +10,6 @@ from _helpers.modules import digits, fit, loader
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Alert
 from genmonitor.findings.tables import Table
-from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.diagnosis.readings import READINGS
 from genmonitor.loggers.wandb import STEP, WandbBackend
 
@@ -67,32 +66,6 @@ def test_monitors_of_a_run_share_its_row_and_steps_do_not():
         {"cms/image": 0.7, "trainer/global_step": 5},
         {"diversity/vendi": 4.0, "trainer/global_step": 4},
     ]
-
-
-def test_summary_has_the_best_of_each_value_beside_the_last(folder):
-    import lightning.pytorch.loggers
-
-    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True, prefix="run")
-    backend = WandbBackend(logger)
-    backend.log_layout("cms", CHARTS)
-    specs = [ValueSpec("image", better="high"), ValueSpec("mmd", better="low"), ValueSpec("p_image", detail=True)]
-    names = [spec.key for spec in specs]
-    backend.describe_values("cms", specs)
-    for step, value in enumerate((0.5, 0.9, 0.7)):
-        backend.log_scalars({"cms/image": value, "cms/mmd": 1 - value, "cms/p_image": value}, step)
-        backend.finish_evaluation(step)
-    finish(logger)
-    metrics = {metric.glob_name or metric.name: metric for metric in wandb_records(folder, "metric")}
-    assert {metrics[f"run-cms/{name}"].step_metric for name in ("*", *names)} == {"trainer/global_step"}
-    assert {name: metrics[f"run-cms/{name}"].options.hidden for name in names} == {
-        "image": False,
-        "mmd": False,
-        "p_image": True,
-    }
-    summary = read_wandb_summary(folder)
-    assert summary["run-cms/image"] == {"max": 0.9, "last": 0.7}
-    assert summary["run-cms/mmd"] == pytest.approx({"min": 0.1, "last": 0.3})
-    assert summary["run-cms/p_image"] == 0.7
 
 
 def test_page_is_one_panel_that_holds_it_as_it_is(folder):
