@@ -188,8 +188,7 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     current = replace(found.current, shown=thumbnail(images[0].read(found.current.shown_indices)))
     of_others = found.reference.shown_indices.cpu() - len(images[0])
     reference = replace(found.reference, shown=thumbnail(images[1].read(of_others)))
-    changed = [(prompt, share) for prompt, share in found.found.differing if share >= LEAST]
-    shown = replace(found, found=replace(found.found, changed=changed), current=current, reference=reference)
+    shown = replace(found, current=current, reference=reference)
     return DisagreementPresenter(prompts, against, bounds, model=name).drawings(shown)
 
 

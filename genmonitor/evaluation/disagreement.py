@@ -171,8 +171,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return the presenter of modes and prompts."""
-        of = self._values
-        return text.DisagreementPresenter(self.prompts, of.against, self._value_range, of.specs)
+        return text.DisagreementPresenter(self.prompts, self._values.against, self._value_range)
 
     def manifest(self) -> dict[str, Any]:
         """Return the data needed to repeat an evaluation."""

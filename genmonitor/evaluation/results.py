@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
 from genmonitor.findings.finding import Finding, headlines
-from genmonitor.findings.tables import Table, on_screen, table_of_run
-from genmonitor.findings.values import ValueSpec
+from genmonitor.findings.tables import Table
 from genmonitor.images.sampler import Samples
 from genmonitor.plotting.style import Drawing
 
@@ -111,14 +110,10 @@ class Presenter(Generic[EvaluationT]):
     """Heading of its section in the report; the monitor's name by default."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
     """Figures to keep for every evaluation, not only the latest."""
-    summed_up: Sequence[ValueSpec] = ()
-    """Values with a row in the summary of a run."""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
-        """Return the findings of the run and its last and largest values for the terminal."""
-        table = on_screen(table_of_run(self.summed_up, history)) if self.summed_up else ""
-        title = f"{self.title} (epoch {history[-1]['epoch']:g})" if table else ""
-        return "\n".join(filter(None, [title, *map(str, headlines(findings)), table]))
+        """Return the findings of the last evaluation for the terminal."""
+        return "\n".join(map(str, headlines(findings)))
 
     def fit_figures(self) -> Mapping[str, Figure | Drawing]:
         """Return figures of the result of `fit`."""

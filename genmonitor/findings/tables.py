@@ -8,7 +8,7 @@ import io
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from textwrap import wrap
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from genmonitor._io import clean
-from genmonitor.findings.values import ValueSpec
 
 WIDTH = 100
 """Largest number of characters of a line without a terminal."""
@@ -66,25 +65,6 @@ class Table:
     def legend(self) -> str:
         """Meanings of the columns, in one line."""
         return "; ".join(f"{column}: {self.notes[column]}" for column in self.columns if column in self.notes)
-
-
-def table_of_run(specs: Iterable[ValueSpec], history: Sequence[Mapping[str, float]]) -> Table:
-    """Return the values of the last record, with the largest absolute value in all records and the baseline of each.
-
-    Example:
-        >>> table_of_run([ValueSpec("rke")], [{"epoch": 0, "rke": 4.0}, {"epoch": 1, "rke": 3.0}]).rows
-        [['rke', '3', '4', '0']]
-    """
-    last, known = history[-1], [spec for spec in specs if spec.key in history[-1]]
-    baselines = {spec.baseline_of: spec for spec in known if spec.baseline_of}
-    rows = []
-    for spec in known:
-        if spec.baseline_of is None:
-            largest = max((x for x in history if spec.key in x), key=lambda record: abs(record[spec.key]))
-            row = [spec.title, spec.format(last[spec.key]), spec.format(largest[spec.key]), f"{largest['epoch']:g}"]
-            baseline = baselines.get(spec.key)
-            rows.append(row + ([baseline.format(last[baseline.key]) if baseline else ""] if baselines else []))
-    return Table(["value", "last", "largest", "at epoch"] + ["baseline"] * bool(baselines), rows)
 
 
 def terminal_width() -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 
 from genmonitor.plotting.style import (
     FAINT,
-    INK,
     Array,
     add_picture,
     add_text,
@@ -93,35 +91,6 @@ def mode_prompts(
             _draw_pair(figure, pair, (x, x + widths[0] + BETWEEN), top)
             words = f"{sides.value:.2f}  {printable(sides.prompt, int((cell - gap) / 7.6) - 6)}"
             add_text(figure, x, top + height + 5, words, fontsize=9, va="top")
-    return figure
-
-
-def changed_prompts(
-    rows: Sequence[PromptSides], value_range: tuple[float, float], against: str, model: str = "the model"
-) -> Figure:
-    """Draw the prompts that differ most, each with its share and samples of the model and of the reference.
-
-    Args:
-        rows: Prompts, at least one, the largest difference first.
-        value_range: Values to show as black and as white.
-        against: Name of the reference.
-        model: Name of the model.
-    """
-    pairs = [_pair(sides, value_range) for sides in rows]
-    height, widths = _sizes(pairs)
-    words, share, head, gap = 300, 84, 100, 14
-    xs = (18 + words + share, 18 + words + share + widths[0] + BETWEEN)
-    size = (max(xs[1] + widths[1] + 18, 700), head + len(rows) * (height + gap) + 8)
-    title = f"The prompts that differ most from {against}"
-    figure = new_figure(*size, title, "Share: the part of the largest modes that comes from this prompt.")
-    heads = ((18, "prompt", INK), (18 + words, "share", INK), (xs[0], model, MODEL), (xs[1], against, REFERENCE))
-    for x, text, color in heads:
-        add_text(figure, x, 84, text, color)
-    for row, (sides, pair) in enumerate(zip(rows, pairs, strict=True)):
-        top = head + row * (height + gap)
-        add_text(figure, 18, top + height / 2, fill(printable(sides.prompt, 100), 34), va="center")
-        add_text(figure, 18 + words, top + height / 2, f"{100 * sides.value:.0f} %", va="center")
-        _draw_pair(figure, pair, xs, top)
     return figure
 
 

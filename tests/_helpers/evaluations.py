@@ -127,8 +127,3 @@ def measured(evaluation):
 def message(evaluator, evaluation, history):
     """Return what is said in full of an evaluation."""
     return " ".join(map(str, headlines(evaluator.findings(evaluation, history))))
-
-
-def summary(evaluator, history):
-    """Return the table of a run."""
-    return evaluator.presenter().summary((), history)

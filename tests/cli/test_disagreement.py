@@ -48,7 +48,6 @@ def test_disagreement_shows_both_sides_on_the_page(found):
     page = (found / "report.html").read_text()
     assert "What two models do differently" in page
     assert 'alt="modes"' in page
-    assert 'alt="prompts"' in page
 
 
 def test_disagreement_without_prompts_is_ken(genmonitor, tmp_path):

@@ -9,7 +9,6 @@ from genmonitor.plotting.disagreement import (
     REFERENCE,
     ModePrompts,
     PromptSides,
-    changed_prompts,
     mode_prompts,
     strip,
 )
@@ -59,22 +58,11 @@ def test_a_mode_is_a_row_of_prompts_with_both_sides():
     assert tops[0] == tops[3] > tops[4] > tops[6]
 
 
-def test_the_table_lists_prompts_with_share_and_both_sides():
-    figure = changed_prompts([sides("a cat", 0.75), sides("a dog", 0.2, k=1)], (0, 1), "the start of training")
-    found = texts(figure)
-    assert found[0] == "The prompts that differ most from the start of training"
-    assert found[-4:] == ["a cat", "75 %", "a dog", "20 %"]
-    assert len(figure.axes) == 4
-    widths = [ax.get_position().width for ax in figure.axes]
-    assert widths[0] == widths[1] > 1.9 * widths[2] == pytest.approx(1.9 * widths[3])
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("prompt", ["$5 for_a^cat <b>", "two\n lines\t", "\u732b a cat", "", "x" * 300, "word " * 90])
 @pytest.mark.parametrize("size", [(1, 8, 8), (3, 40, 20), (3, 300, 300)])
 def test_any_prompt_and_image_is_drawn_inside_the_figure(prompt, size):
     rows = [sides(prompt, k=3, size=size), sides("b", k=1, size=size)]
-    assert inside(changed_prompts(rows, (0, 1), "the start of training"))
     assert inside(
         mode_prompts(
             [ModePrompts("top 1", 0.1, rows), ModePrompts("similar", 0.0, rows[:1])], (0, 1), "the start of training"

@@ -54,7 +54,8 @@ from genmonitor.plotting import disagreement, diversity, pixel_clusters
 pixel_clusters.cluster_map([[0, 1]]).savefig(f"{sys.argv[1]}/map.png")
 diversity.mode_samples([1.0], torch.zeros(1, 2, 1, 8, 8), [["a", "b"]]).savefig(f"{sys.argv[1]}/modes.png")
 sides = disagreement.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
-disagreement.changed_prompts([sides], (0, 1), "real images").savefig(f"{sys.argv[1]}/prompts.png")
+modes = [disagreement.ModePrompts("top 1", 0.5, [sides])]
+disagreement.mode_prompts(modes, (0, 1), "real images").savefig(f"{sys.argv[1]}/prompts.png")
 assert dict(matplotlib.rcParams) == before
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -23,7 +23,7 @@ from genmonitor.findings.values import ValueSpec, declared
 from genmonitor.functional.hypothesis_tests.mmd_influence import RealSide
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
-from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
+from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts, strip
 from genmonitor.plotting.style import Drawing
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
@@ -169,34 +169,29 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
         prompts: Prompts of both sides.
         against: Name of the reference.
         value_range: Values to show as black and as white; None for the lowest and highest value of the samples.
-        summed_up: Keys of total and modes.
         model: Name of the model.
     """
 
     prompts: Prompts
     against: str
     value_range: tuple[float, float] | None = None
-    summed_up: Sequence[ValueSpec] = ()
     model: str = "the model"
 
     title = "Prompts that differ"
-    figures_to_keep = ("modes", "prompts")
+    figures_to_keep = ("modes",)
 
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return functions that draw the prompts of the modes and the prompts that differ most."""
+        """Return a function that draws the prompts of the modes."""
         return self.drawings(evaluation)
 
     def drawings(self, evaluation: DisagreementEvaluation) -> dict[str, Drawing]:
-        """Return functions that draw the largest modes of either sign, one common mode, and the prompts."""
+        """Return a function that draws the largest modes of either sign and one common mode."""
         found, shown = evaluation.found, (self._bounds(evaluation), self.against, self.model)
         rows = [
             ModePrompts(name, mode.eigenvalue, self._sides(evaluation, most_of(mode.prompts), SAMPLES_OF_MODE))
             for name, mode in [*found.named(DRAWN_MODES), ("similar", found.similar)]
         ]
-        drawn: dict[str, Drawing] = {"modes": partial(mode_prompts, rows, *shown)}
-        if found.differing:
-            drawn["prompts"] = partial(changed_prompts, self._differing(evaluation), *shown)
-        return drawn
+        return {"modes": partial(mode_prompts, rows, *shown)}
 
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:
         """Return the prompts that differ by more than chance, with a picture of samples per prompt and side.

@@ -181,12 +181,10 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
     Attributes:
         prompts: Prompts, where sample i has prompt i modulo their number; None for a generator without prompts.
         value_range: Lowest and highest value of a real image; None without them.
-        summed_up: Keys of the values of the samples and of real images.
     """
 
     prompts: Prompts | None
     value_range: tuple[float, float] | None
-    summed_up: Sequence[ValueSpec] = (*SCORES, *REAL)
 
     title = "Variety of the samples"
     figures_to_keep = ("modes",)

@@ -28,10 +28,6 @@ LAST = FIRST | {"epoch": 1.0, "vendi": 5.0}
 WITH_REAL = LAST | {"real_vendi": 12.0, "real_rke": 7.0, "precision": 0.5}
 
 
-def table(history):
-    return DiversityPresenter(None, None).summary((), history)
-
-
 def test_diversity_finding_counts_modes():
     assert str(state(LAST, 24)) == (
         "5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3."
@@ -60,21 +56,6 @@ def test_diversity_message_begins_with_lost_variety(lost, groups, begin):
 def test_many_lost_prompts_are_one_finding():
     (found,) = SpreadTracker(PROMPTS).finding(LOST, LAST)
     assert str(found).endswith("so did 'p1' (0.04), 'p2' (0.04), 'p3' (0.04), 'p4' (0.04), 'p5' (0.04) and 1 more.")
-
-
-def test_diversity_table_says_when_each_was_largest():
-    (row,) = [line for line in table([FIRST, LAST]).splitlines() if line.startswith("modes (Vendi)")]
-    assert row.split()[2:] == ["5", "9", "0"]
-
-
-def test_diversity_table_has_what_real_images_get():
-    (row,) = [line for line in table([WITH_REAL]).splitlines() if line.startswith("modes (RKE)")]
-    assert row.split()[-1] == "7"
-
-
-def test_diversity_table_leaves_out_what_was_not_measured():
-    assert "precision" in table([WITH_REAL])
-    assert "precision" not in table([LAST])
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
