@@ -269,15 +269,6 @@ class PixelPartition:
         constant, *sizes = self.sizes()
         return f"PixelPartition({h}×{w} sites, patch_size={self.patch_size}, clusters={sizes}, constant={constant})"
 
-    def _repr_html_(self) -> str:
-        """Return the map and a table of the regions for a notebook."""
-        from genmonitor._html import columns_html, map_html, table_html
-
-        sizes, regions = self.sizes(), self.regions()
-        sites = "pixels" if self.patch_size == 1 else f"sites of {self.patch_size}×{self.patch_size} pixels"
-        rows = [[name, sizes[label], self.location(label)] for name, label in regions.items()]
-        return columns_html(map_html(self.labels), table_html(["region", sites, "where"], rows, regions))
-
 
 def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tensor:
     """Label each point 1..C, with C from Dunn's index if it is None."""

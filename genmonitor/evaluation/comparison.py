@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor._formatting import RESOLUTION, Band, as_sentence
-from genmonitor._html import figure_html, heading_html, table_html, text_html
+from genmonitor._html import figure_html, text_html
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, plain
 from genmonitor.distributed import Collective, SingleProcess
@@ -24,10 +24,8 @@ from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
 from genmonitor.evaluation.regions.presenter import (
     SHOWN,
     diagnosis_figures,
-    on_map,
     region_data,
     region_table,
-    regions_html,
     side_by_side,
 )
 from genmonitor.evaluation.regions.values import P
@@ -211,19 +209,10 @@ class Comparison:
         return f"Comparison({self.finding})"
 
     def _repr_html_(self) -> str:
-        """Return the finding, the regions on their map and the figure for a notebook."""
-        if self.table is None:
-            said = regions_html(self.findings, self.values, self.partition)
-            if self.classes:
-                table = by_class.class_table(self.classes)
-                said += table_html(table.columns, table.rows, {}, [str(x.label) for x in self.classes if x.differs])
-        else:
-            said = heading_html(self.finding) + on_map(self.table, self.partition)
-        notes = [f"Note: {as_sentence(note)}" for note in self.notes]
-        pictures = figure_html(self.figure(), "real and generated images")
-        drawn = [figure_html(figure, name.replace("_", " ")) for name, figure in self.diagnosis_figures().items()]
-        pictures = "".join([*drawn, pictures])
-        return said + text_html("\n".join([f"{self.split}.", *notes])) + pictures
+        """Return the text and the figures for a notebook."""
+        figures = self.diagnosis_figures() | {"real and generated images": self.figure()}
+        drawn = [figure_html(figure, name.replace("_", " ")) for name, figure in figures.items()]
+        return "".join([text_html(str(self)), *drawn])
 
 
 def compare(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._html import heading_html, text_html
+from genmonitor._html import text_html
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
 from genmonitor.evaluation.diagnosed_areas import diagnose_areas, fault_kinds, find_areas, no_difference
@@ -130,7 +130,7 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """Return the findings for a notebook, the first in bold."""
-        return heading_html(str(self.findings[0])) + text_html("\n".join(str(self).split("\n")[1:]))
+        return text_html(str(self))
 
     def without_claims(self) -> Diagnosis:
         """Return the diagnosis without claims of faults, if the p-value of all tests does not support them."""

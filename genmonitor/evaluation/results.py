@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from genmonitor._formatting import as_sentence, short
-from genmonitor._html import text_html, values_html
+from genmonitor._formatting import short
 from genmonitor.findings.finding import Finding, headlines
 from genmonitor.findings.tables import Table
 from genmonitor.images.sampler import Samples
@@ -43,12 +42,6 @@ class Evaluation:
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={short(value)}" for name, value in self.values.items())
         return f"{type(self).__name__}({values})"
-
-    def _repr_html_(self) -> str:
-        """Return findings, values and notes for a notebook."""
-        found = "".join(text_html(str(finding)) for finding in self.findings[:1])
-        notes = [text_html(f"Note: {as_sentence(note)}") for note in self.notes]
-        return "".join([found, values_html(self.values), *notes])
 
 
 EvaluationT = TypeVar("EvaluationT", bound=Evaluation)

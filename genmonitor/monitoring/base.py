@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from genmonitor._html import heading_html, page_html, values_html
+from genmonitor._html import page_html, text_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._stop import StopEvaluation, stops_alone, stops_when
 from genmonitor._validation import NotFiniteError, check_bool, check_callable, check_one_of
@@ -137,7 +137,7 @@ class Monitor:
         return [*self.evaluator.values(), *RUN_VALUES]
 
     def summary(self) -> str:
-        """Return the results of the run as a table for the terminal; before the first evaluation the monitor's name."""
+        """Return the last evaluation's results for the terminal; before the first evaluation the monitor's name."""
         return self.evaluator.presenter().summary(self.findings, self.history) if self.history else repr(self)
 
     # a notebook
@@ -155,12 +155,11 @@ class Monitor:
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook, as in a browser; the last values if there is no report."""
-        name, page = f"{type(self).__name__} {self.prefix}", self.publisher.page
-        if not self.history:
-            return heading_html(name, "before its first evaluation")
-        if page is None:  # loaded from a checkpoint, or a trial run
-            return heading_html(name) + values_html(self.history[-1])
-        shown = page_html(page.read_text(encoding="utf-8"), name)
+        page = self.publisher.page
+        if page is None:  # before an evaluation, loaded from a checkpoint, or a trial run
+            values = [f"{name}: {value:.6g}" for record in self.history[-1:] for name, value in record.items()]
+            return text_html("\n".join([repr(self), *values]))
+        shown = page_html(page.read_text(encoding="utf-8"), f"{type(self).__name__} {self.prefix}")
         return f"{shown}<p>Report: <code>{html.escape(str(page))}</code></p>"
 
     def __repr__(self) -> str:

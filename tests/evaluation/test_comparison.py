@@ -166,19 +166,10 @@ def test_images_of_eight_bits_are_those_in_zero_to_one():
 
 def test_a_notebook_shows_words_and_picture(one):
     shown = one._repr_html_()
-    assert shown.startswith(f"<p><b>{html.escape(one.finding)}")
+    assert shown.startswith(f"<pre>{html.escape(one.finding)}")
     assert '<img alt="diagnosis" src="data:image/png;base64,' in shown
     assert '<img alt="real and generated images" src="data:image/png;base64,' in shown
-    assert "no evidence of a difference (p = " in shown
-    assert 'alt="map of the regions"' in shown
     assert repr(one) == f"Comparison({one.finding})"
-
-
-def test_a_notebook_shows_which_of_two_sets_is_closer(two):
-    shown = two._repr_html_()
-    assert shown.startswith(f"<p><b>{html.escape(two.finding)}</b></p>")
-    assert "fake against real" in shown
-    assert "difference of MMD²: squared maximum mean discrepancy" in shown
 
 
 def test_too_few_images_give_no_verdict():

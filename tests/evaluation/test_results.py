@@ -19,5 +19,3 @@ def test_reports_are_silent_and_comparable_by_default():
 def test_an_evaluation_is_told_by_its_values():
     found = RegionEvaluation({"image": 0.123456789, "violations": 2.0}, None, notes=("few images",))
     assert repr(found) == "RegionEvaluation(image=0.123457, violations=2)"
-    shown = found._repr_html_()
-    assert all(text in shown for text in ("image", "0.123457", "Note: Few images."))

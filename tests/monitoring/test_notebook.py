@@ -27,7 +27,7 @@ def monitor(tmp_path_factory):
 def test_a_new_monitor_says_that_nothing_was_evaluated():
     new = plain(n_samples=60)
     assert repr(new) == "Plain(prefix='cms', n_samples=60, evaluations=0)"
-    assert new._repr_html_() == "<p><b>Plain cms</b> before its first evaluation</p>"
+    assert "evaluations=0" in new._repr_html_()
 
 
 def test_a_notebook_shows_the_report(monitor):
@@ -47,7 +47,7 @@ def test_a_monitor_from_a_checkpoint_shows_its_values(monitor):
 def test_a_run_without_files_shows_the_table(tmp_path):
     trial = plain()
     fit(tmp_path, trial, val=loader(digits(300, 400)), fast_dev_run=True)
-    assert "<table>" in trial._repr_html_()
+    assert "error_ratio_image: " in trial._repr_html_()
     assert "Report" not in trial._repr_html_()
 
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from genmonitor._formatting import capitalized, format_cms, format_error_ratio
-from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor.evaluation.classes import class_table
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
@@ -270,23 +269,3 @@ def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPar
     """
     title = f"Regions, epoch {record['epoch']:g}" if "epoch" in record else "Regions"
     return "\n".join(["", title, on_screen(region_table(region_data(findings, record, partition))), ""])
-
-
-def regions_html(findings: Sequence[Finding], record: Values, partition: PixelPartition) -> str:
-    """Return the finding, the map, and the table of the regions as HTML, with differing ones in bold."""
-    data = region_data(findings, record, partition)
-    bad = [name for name, of in data.items() if of["differs"]]
-    epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
-    return heading_html(str(findings[0]), epoch) + on_map(region_table(data), partition, bad)
-
-
-def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> str:
-    """Return a table of the regions next to their map, with the meaning of its columns below, for a notebook.
-
-    Args:
-        table: Table whose first column names the regions.
-        partition: Regions.
-        bad: Rows to set in bold.
-    """
-    table_of = table_html(table.columns, table.rows, partition.regions(), bad)
-    return columns_html(map_html(partition.labels), table_of) + text_html(table.legend)
