@@ -10,7 +10,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-import torch
 from torch import Tensor
 
 from genmonitor import kernels
@@ -66,21 +65,6 @@ class Settings:
         """Return the settings as plain Python for JSON and checkpoints."""
         return {name: _to_plain(value) for name, value in self.arguments().items()}
 
-    @classmethod
-    def from_manifest(cls, saved: Mapping[str, Any]) -> Self:
-        """Make the settings from the result of `to_manifest`.
-
-        Raises:
-            ValueError: If a setting is missing or unknown, or is a kernel of the user's own.
-        """
-        names = {field.name for field in fields(cls)}
-        if wrong := sorted(names ^ saved.keys()):
-            raise ValueError(
-                f"Expected {cls.__name__} with {', '.join(sorted(names))}, but {', '.join(wrong)} is missing or "
-                "unknown: another version of genmonitor wrote it. Use that version."
-            )
-        return cls.of(**{name: _from_plain(name, value) for name, value in saved.items()})
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and type(other) is type(self) and other.to_manifest() == self.to_manifest()
 
@@ -121,8 +105,8 @@ class RegionSettings(Settings):
         ValueError: If a setting is out of its range, or two exclude each other.
 
     Example:
-        >>> RegionSettings.from_manifest(RegionSettings(n_clusters=5).to_manifest()) == RegionSettings(5)
-        True
+        >>> RegionSettings(n_clusters=5).to_manifest()["n_clusters"]
+        5
     """
 
     n_clusters: int | None = setting(None, "number of regions (default: the most stable of 2..8)", least=1)
@@ -338,23 +322,4 @@ def _to_plain(value: Any) -> Any:
         return value
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
-    return repr(value)  # of a kernel of the user's own, which is compared and never made again
-
-
-def _from_plain(name: str, value: Any) -> Any:
-    """Return the setting that `_to_plain` was given."""
-    if not isinstance(value, dict) or name == "region_names":
-        return value
-    if "labels" in value:
-        return PixelPartition(torch.tensor(value["labels"]), value["patch_size"], value["names"])
-    if "distances" in value:
-        distances, heights = (torch.tensor(value[of], dtype=torch.float64) for of in ("distances", "heights"))
-        return W1KPCalibration.of(distances, heights, value["dim"])
-    stated = dict(value)
-    kind = getattr(kernels, stated.pop("kernel"), None)
-    if kind is None:
-        raise ValueError(
-            f"Expected a `{name}` of genmonitor.kernels, but {value['kernel']} is a class of your own, which cannot be "
-            "made from its name. Make the settings where the class is: for a replay, in the function of --setup."
-        )
-    return kind(**stated)
+    return repr(value)  # of a kernel of the user's own, which is only compared

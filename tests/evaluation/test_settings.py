@@ -26,16 +26,14 @@ OTHERS = [
 def test_every_region_setting_survives_a_manifest(name):
     assert name in CHANGED, "a setting needs another value than its default in _helpers/changed_settings.py"
     settings = RegionSettings(**{name: CHANGED[name]})
-    again = RegionSettings.from_manifest(json.loads(json.dumps(settings.to_manifest())))
-    assert getattr(again, name) == CHANGED[name]
-    assert again == settings != RegionSettings()
+    saved = settings.to_manifest()
+    assert json.loads(json.dumps(saved)) == saved
+    assert [key for key, value in RegionSettings().to_manifest().items() if value != saved[key]] == [name]
 
 
 @pytest.mark.parametrize("settings", OTHERS, ids=lambda settings: type(settings).__name__)
 def test_other_settings_survive_a_manifest(settings):
-    saved = json.loads(json.dumps(settings.to_manifest()))
-    assert saved == settings.to_manifest()
-    assert type(settings).from_manifest(saved) == settings
+    assert json.loads(json.dumps(settings.to_manifest())) == settings.to_manifest()
 
 
 def test_settings_are_the_same_however_a_default_is_given(tmp_path):
@@ -52,21 +50,10 @@ class Sharper(GaussianKernel):
     power: float = 2.0
 
 
-def test_a_kernel_of_ones_own_is_compared_and_refused_by_name():
+def test_a_kernel_of_ones_own_is_compared_by_name():
     saved = RegionSettings(kernel=Sharper(0.5)).to_manifest()
     assert saved["kernel"] == {"kernel": f"{__name__}.Sharper", "gamma": 0.5, "power": 2.0}
     assert RegionSettings(kernel=Sharper(0.5)) != RegionSettings(kernel=Sharper(0.5, power=3.0))
-    with pytest.raises(ValueError, match=r"but .*Sharper is a class of your own.*--setup"):
-        RegionSettings.from_manifest(saved)
-
-
-def test_settings_of_another_version_are_refused():
-    saved = RegionSettings().to_manifest()
-    with pytest.raises(ValueError, match=r"Expected RegionSettings with .*, but cluster is missing or unknown"):
-        RegionSettings.from_manifest(saved | {"cluster": 1})
-    del saved["seed"]
-    with pytest.raises(ValueError, match="but seed is missing or unknown"):
-        RegionSettings.from_manifest(saved)
 
 
 @pytest.mark.parametrize("kind", [RegionSettings, DiversitySettings, DisagreementSettings])

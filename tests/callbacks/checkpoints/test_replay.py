@@ -130,7 +130,7 @@ def test_replay_of_every_setting_gives_the_same_bits(tmp_path, changed):
 def test_settings_of_a_run_are_those_of_its_monitor(ran):
     (manifest, _) = manifests(ran[0].parent)
     assert manifest.keys() >= NEEDED
-    assert RegionSettings.from_manifest(manifest["settings"]) == quiet().evaluator.settings
+    assert manifest["settings"] == quiet().evaluator.settings.to_manifest()
 
 
 OTHERS = {

@@ -45,7 +45,7 @@ def test_three_regions_do_not_become_two(n):
     assert found.partition.num_clusters == 3
     assert adjusted_rand_index(found.partition.labels.flatten(), labels.flatten()) > 0.9
     assert found.stability["overall"] > 0.9
-    assert found.notes() == ()
+    assert region_notes(found.partition, found.stability) == ()
 
 
 def test_regions_of_large_images_are_found_in_averages_over_their_sites():
@@ -126,7 +126,8 @@ def test_clusters_of_images_that_hardly_vary(few):
 
 def test_noise_has_no_stable_regions():
     noise = torch.rand(100, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    (note,) = found_in(noise).notes()
+    found = found_in(noise)
+    (note,) = region_notes(found.partition, found.stability)
     assert "the regions are unstable" in note
     assert all(
         way in note for way in ("`n_clusters`", "more images", "PixelPartition.from_mask", "PixelPartition.grid")
