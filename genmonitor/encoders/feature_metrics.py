@@ -17,7 +17,7 @@ from torchmetrics import Metric
 
 from genmonitor._io import atomic_write
 from genmonitor._validation import check_at_least, check_bool, check_one_of
-from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder
 from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.metrics.authenticity import Authenticity
@@ -33,7 +33,7 @@ NEIGHBORS = 5
 class FeatureMetrics(Metric):
     """FID, KID, CMMD, PRDC, authenticity and Vendi on the features of one encoder, which sees each image once.
 
-    Real images are encoded once per run, as `reset` keeps them, and with `cache` once for all runs. To log them along
+    Real images are encoded once per run, as `reset` keeps them. To log them along
     with CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
 
     Args:
@@ -42,7 +42,6 @@ class FeatureMetrics(Metric):
         metrics: Names among "fid", "kid", "cmmd", "prdc", "authenticity" and "vendi". FID of DINOv2's features is the
             FD-DINOv2 of Stein et al. CMMD is defined for CLIP's features without a crop, and uses their directions.
             Authenticity needs real images that are those of the training.
-        cache: Folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
         num_features: Number d of features; None for the encoder's attribute of this name.
         subset_size: Number of samples per subset of KID; at most the number of samples.
         batch_size: Number of images per call of the encoder.
@@ -50,7 +49,7 @@ class FeatureMetrics(Metric):
         kwargs: Keyword arguments of `torchmetrics.Metric`.
 
     Raises:
-        TypeError: If the encoder is not callable, or is not a Module though `cache` is given.
+        TypeError: If the encoder is not callable.
         ValueError: If a metric is unknown, or the number of features is unknown.
 
     References:
@@ -79,7 +78,6 @@ class FeatureMetrics(Metric):
         encoder: Encoder,
         metrics: Sequence[Name] = ("fid", "kid"),
         *,
-        cache: str | Path | None = None,
         num_features: int | None = None,
         subset_size: int = 100,
         batch_size: int = 100,
@@ -94,7 +92,6 @@ class FeatureMetrics(Metric):
         self.encoder = encoder  # a Module follows `to`
         if isinstance(encoder, nn.Module):
             encoder.eval().requires_grad_(False)
-        self._kept_features = None if cache is None else FeatureCache(cache, encoder)  # type: ignore[arg-type]
         width = num_features or getattr(encoder, "num_features", None)
         self.metrics = nn.ModuleDict({name: _make(name, width, subset_size) for name in metrics})
 
@@ -104,8 +101,7 @@ class FeatureMetrics(Metric):
 
     def update(self, images: Tensor, real: bool) -> None:
         """Encode images [n, C, H, W] in the encoder's value range and add them to one side."""
-        cache = self._kept_features if real else None
-        features = self._encode(images) if cache is None else cache.get(images, self._encode)
+        features = self._encode(images)
         for metric in self._parts.values():
             metric.update(features, real=real)
 

@@ -3,19 +3,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from genmonitor._io import atomic_write
 from genmonitor._validation import check_callable, check_features
 from genmonitor.training_state.isolation import preserve_training_state
 
@@ -124,65 +118,6 @@ class FrozenEncoder:
                 )
             parts.append(features.clone())  # a compiled one writes the next features into the same memory
         return torch.cat(parts)
-
-
-class FeatureCache:
-    """Folder of an encoder's features, keyed by a hash of encoder and batch; nothing is unpickled.
-
-    Args:
-        folder: Folder, made if missing; "~" is the user's home. It can be deleted at any time.
-        encoder: Encoder, identified by its type, repr and weights.
-
-    Raises:
-        TypeError: If the encoder is not a Module: a function has no weights to identify it by.
-
-    Example:
-        >>> import tempfile
-        >>> cache = FeatureCache(tempfile.mkdtemp(), encoder := nn.Flatten())
-        >>> images = torch.rand(2, 1, 2, 2)
-        >>> torch.equal(cache.get(images, encoder), cache.get(images, lambda images: 1 / 0))  # not called again
-        True
-    """
-
-    def __init__(self, folder: str | Path, encoder: nn.Module) -> None:
-        if not isinstance(encoder, nn.Module):
-            raise TypeError(
-                f"Expected `encoder` to be a Module with a `cache`, but got {type(encoder).__name__}, whose features "
-                "cannot be distinguished from those of another. Wrap it in a Module, or leave out `cache`."
-            )
-        self.folder = Path(folder).expanduser()
-        self._encoder = _fingerprint(f"{type(encoder).__module__} {encoder!r}", encoder.state_dict())
-
-    def get(self, batch: Tensor, encode: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the features [n, d] of images [n, C, H, W], encoded if the folder lacks them."""
-        path = self.folder / f"{_fingerprint(self._encoder, {'images': batch})}.npy"
-        try:
-            kept = torch.from_numpy(np.load(path, allow_pickle=False))
-            if kept.ndim == 2 and len(kept) == len(batch):
-                return kept.to(batch.device)
-        except (OSError, ValueError, EOFError):  # missing or damaged
-            pass
-        features = encode(batch)
-        self._keep(path, features)
-        return features
-
-    def _keep(self, path: Path, features: Tensor) -> None:
-        file = io.BytesIO()
-        np.save(file, features.detach().float().cpu().numpy())
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, file.getvalue())
-        except OSError as error:
-            warnings.warn(f"Features are not kept for the next run: {error}", stacklevel=2)
-
-
-def _fingerprint(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return a hash of a text and of tensors by name."""
-    out = hashlib.sha256(text.encode())
-    for name, value in tensors.items():
-        out.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        out.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return out.hexdigest()
 
 
 def pixels(images: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ import time
 import numpy as np
 import pytest
 from _helpers.modules import LIGHTNING_SAYS
-from _helpers.pretrained import save_dinov2
 from _helpers.replayed import Digits
 from _helpers.slow import nightly_but
 from _helpers.swept import new, train
@@ -51,7 +50,6 @@ def patient():
 DIES = """
 import os, signal, sys
 from genmonitor.cli import compare, main
-from genmonitor.encoders.frozen import FeatureCache
 
 def dying(work):
     def work_and_die(*args, **kwargs):
@@ -62,7 +60,6 @@ def dying(work):
 
     return work_and_die
 
-FeatureCache.get = dying(FeatureCache.get)
 compare.read_outputs = dying(compare.read_outputs)
 sys.exit(main())
 """
@@ -143,7 +140,7 @@ def agree(found, expected):
 COMMANDS = {
     "compare": "compare real.npy fake.npz --n-clusters 2",
     "which is closer": "compare real.npy fake.npz fake.npz --n-clusters 2 --paired",
-    "diversity": "diversity images/a --prompts images/prompts.csv --real images/b --batch-size 10 --cache cache",
+    "diversity": "diversity images/a --prompts images/prompts.csv --real images/b --batch-size 10",
     "disagreement": "disagreement images/a images/b --prompts images/prompts.txt --batch-size 10",
 }
 FEW = ["diversity few.npy --sigma 1", "disagreement few.npy few.npy"]
@@ -229,19 +226,6 @@ def test_killed_process_of_a_comparison_leaves_no_files(here):
     status, out, _ = run(*BOTH, "dies.py", *COMMANDS["compare"].split(), SHARED)
     assert (status, out) == (1, "")
     assert not (here / "runs").exists()
-
-
-def test_killed_process_loses_no_features_that_were_finished(here, alone):
-    save_dinov2(here / "model")
-    words = ["diversity", "images/a", "--encoder", "model", "--batch-size", "10", "--cache"]
-    status, out, _ = run(*BOTH, "dies.py", *words, "cache", SHARED)
-    assert (status, out) == (1, "")
-    assert not (here / "runs").exists()
-    kept = {path: path.stat().st_mtime_ns for path in (here / "cache").iterdir()}
-    assert 0 < len(kept) < 4  # of 36 images in batches of 10
-    found = result(*BOTH, *COMMAND, *words, "cache", SHARED)
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    agree(found, alone(*words, "other"))
 
 
 def test_wrong_input_is_told_once(here):

@@ -82,14 +82,6 @@ def test_each_image_is_encoded_once_and_real_ones_once_per_run():
     assert metric.compute()["fid"] == before["fid"]
 
 
-def test_the_next_run_does_not_encode_the_real_images(tmp_path):
-    first, second = Counting(), Counting()
-    values = [fed(FeatureMetrics(encoder, ["fid"], cache=tmp_path)).compute() for encoder in (first, second)]
-    assert values[0] == values[1]
-    assert (first.seen, second.seen) == (230, 110)
-    assert len(list(tmp_path.iterdir())) == 3  # batches of real images
-
-
 def test_the_real_side_is_forgotten_where_that_is_asked_for():
     metric = fed(FeatureMetrics(Counting(), ["fid"], reset_real_features=True))
     before = metric.compute()["fid"]
@@ -118,7 +110,7 @@ def test_real_side_is_given_once_along_with_cms():
 
 def test_a_pretrained_encoder_is_logged_along_with_cms_in_two_lines(tmp_path):
     folder = save_dinov2(tmp_path)
-    features = FeatureMetrics(image_encoder(folder, value_range=(0, 1)), cache=tmp_path / "cache")
+    features = FeatureMetrics(image_encoder(folder, value_range=(0, 1)))
     evaluator = RegionEvaluator(RegionSettings(2, n_samples=110), extra_metrics={"dinov2": features})
     from genmonitor.evaluation import ImageSet, Samples, run_evaluation
 
@@ -127,7 +119,6 @@ def test_a_pretrained_encoder_is_logged_along_with_cms_in_two_lines(tmp_path):
     _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), seed=0)
     assert found.values["dinov2_fid"] > 0
     assert "dinov2_kid" in found.values
-    assert list((tmp_path / "cache").glob("*.npy"))
 
 
 def test_encoder_is_frozen_and_follows_to():

@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
-from torch import Tensor, nn
 
 from genmonitor._io import Progress
-from genmonitor.cli.arguments import add_folder_arguments, nonempty, nonempty_path, number_within, whole_number
+from genmonitor.cli.arguments import add_folder_arguments, nonempty, number_within, whole_number
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
 from genmonitor.distributed import Collective
-from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfIdf, pixels
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder, TfIdf, pixels
 from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
@@ -37,8 +35,6 @@ def add_encoder_arguments(parser: ArgumentParser) -> None:
     add_folder_arguments(parser)
     text = "range of the images' values, for the encoder (default: 0 1)"
     add("--value-range", type=number_within("a number"), nargs=2, metavar=("LOW", "HIGH"), help=text)
-    text = "cache features in FOLDER, so that nothing is encoded twice"
-    add("--cache", metavar="FOLDER", type=nonempty_path, help=text)
     add("--batch-size", type=whole_number(1), default=100, metavar="N", help="outputs per batch (default: 100)")
 
 
@@ -69,9 +65,6 @@ def encode(
     if encoder is None:
         return list(sets)
     frozen, size = FrozenEncoder("encoder", encoder, args.batch_size), args.batch_size
-    features_of: Callable[[Tensor], Tensor] = frozen
-    if args.cache is not None and isinstance(encoder, nn.Module):
-        features_of = partial(FeatureCache(args.cache, encoder).get, encode=frozen)
     out = []
     for x in sets:
         assert x.images is not None  # others need no encoder
@@ -79,7 +72,7 @@ def encode(
         rows = range(mine.start * size, min(mine.stop * size, len(x)))
         with comm.all_ranks_or_none(), x.images.reading():
             frozen.freeze(device)
-            features = [features_of(batch.to(device)) for batch in x.images.batches(rows, size, progress)]
+            features = [frozen(batch.to(device)) for batch in x.images.batches(rows, size, progress)]
         own = torch.cat(features) if features else torch.empty(0, device=device)
         out.append(replace(x, features=comm.gather_rows(own).cpu()))
     return out

@@ -3,7 +3,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-from _helpers.pretrained import save_dinov2
 
 from genmonitor._io import no_progress
 from genmonitor.cli.inputs.encoding import (
@@ -30,7 +29,7 @@ VECTORS = Outputs("v", NAMES, features=torch.eye(3))
 
 
 def arguments(**given):
-    settings = {"encoder": "pixels", "text_encoder": None, "value_range": None, "cache": None, "batch_size": 2}
+    settings = {"encoder": "pixels", "text_encoder": None, "value_range": None, "batch_size": 2}
     return Namespace(**settings | given)
 
 
@@ -48,19 +47,6 @@ def test_embeddings_need_no_encoder():
     assert encoded(VECTORS) == [VECTORS]
     with pytest.raises(ValueError, match="no --encoder for embeddings, but got clip"):
         encoded(VECTORS, encoder="clip")
-
-
-@pytest.mark.slow
-def test_a_saved_model_encodes_once_with_a_cache(tmp_path):
-    given = {"encoder": str(save_dinov2(tmp_path / "model")), "cache": tmp_path / "cache"}
-    (first,) = encoded(IMAGES, **given)
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
-    assert len(kept) == 2
-    (again,) = encoded(IMAGES, **given)
-    assert torch.equal(first.features, again.features)
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == kept
-    encoded(IMAGES, **given | {"value_range": (0.0, 2.0)})
-    assert len(list((tmp_path / "cache").iterdir())) == 4
 
 
 def test_values_in_no_usual_range_are_refused(tmp_path):
