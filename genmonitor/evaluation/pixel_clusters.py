@@ -118,7 +118,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._regions: Regions | None = None  # fixed for the run
         self._reused: tuple[Regions, list[float]] | None = None  # of another run, and what its images are told by
         self._fitted: Fitted | None = None  # with this process's real images
-        self._cka: Tensor | None = None  # until it is drawn, on rank zero
         self._data: list[float] = []
 
     @property
@@ -258,7 +257,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def presenter(self) -> RegionPresenter:
         """Return the presenter of the regions."""
-        return RegionPresenter(self.fitted, self.prompts, self._take_cka, self.settings.aligned)
+        return RegionPresenter(self.fitted, self.prompts, self.settings.aligned)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and the indices of the real images to compare with."""
@@ -307,7 +306,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
-        self._regions, self._fitted, self._cka, self._data = None, None, None, []
+        self._regions, self._fitted, self._data = None, None, []
         self._tracker, self.diagnoses = RegionTracker(), Diagnoses(self.settings.diagnose_every)
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
@@ -371,16 +370,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return compare_classes(fake, real, *labels, fake.device, at_most=3, **self._how)
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
-        """Find the regions. The CKA matrix, which may be large, stays on this process until it is drawn."""
+        """Find the regions."""
         earlier, images = self._reused or (None, [])
-        found = self._finder.find(split, device, progress, earlier if images == split.signature() else None)
-        self._cka = found.cka
-        return replace(found, cka=None)
-
-    def _take_cka(self) -> Tensor | None:
-        """Return the CKA matrix, which may be large, and free it, since it is drawn once."""
-        cka, self._cka = self._cka, None
-        return cka
+        return self._finder.find(split, device, progress, earlier if images == split.signature() else None)
 
     def _check_images(self, probe: Tensor, real: Tensor) -> tuple[str, ...]:
         """Refuse generated images that cannot be compared with the real ones; return notes on the others."""

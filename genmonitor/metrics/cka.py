@@ -119,8 +119,11 @@ class PixelCKA(KernelMetric):
         """
         if ax is not None:
             raise ValueError("Expected no `ax` for PixelCKA, but got one. Take the figure that it returns.")
-        from genmonitor.plotting.pixel_clusters import cka_matrix
+        from genmonitor.plotting.style import add_axes, new_figure, to_array
 
         matrix = self.compute() if val is None else val
-        figure = cka_matrix(matrix, (matrix.diagonal() != 0).long())
-        return figure, figure.axes[0]
+        varying = matrix.diagonal() != 0
+        figure = new_figure(596, 644, "CKA between sites")
+        axes = add_axes(figure, 18, 18, 560, 560)
+        axes.imshow(to_array(matrix[varying][:, varying]), vmin=0, vmax=1, cmap="magma")
+        return figure, axes

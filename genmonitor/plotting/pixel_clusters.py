@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from genmonitor.plotting.style import (
@@ -18,10 +17,8 @@ from genmonitor.plotting.style import (
     INK,
     Array,
     add_axes,
-    add_number,
     add_region_legend,
     cluster_color,
-    colorize,
     new_figure,
     paste,
     printable,
@@ -64,51 +61,6 @@ def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Ar
     figure = new_figure(760, 600, "Clusters of pixels" if gray is None else "Clusters over the average real image")
     show_regions(add_axes(figure, 18, 18, 520, 520), labels, gray)
     add_region_legend(figure, labels, 545 / 760, 540 / 600, names or {})
-    return figure
-
-
-def cka_matrix(matrix: Array, labels: Array) -> Figure:
-    """Draw the CKA between all pairs of sites, ordered by cluster: a bright block is a coherent cluster.
-
-    Args:
-        matrix: CKA matrix (d, d) in [0, 1], averaged for drawing if d is large.
-        labels: Labels of the d sites, of any shape; constant sites are left out.
-
-    Raises:
-        ValueError: If there are not d labels, or none is above 0.
-    """
-    matrix, labels = to_array(matrix), to_array(labels).ravel()
-    order = np.argsort(labels, kind="stable")[np.count_nonzero(labels == 0) :]
-    d = len(order)
-    if matrix.shape != (labels.size, labels.size) or d == 0:
-        raise ValueError(
-            f"Expected `matrix` of shape [d, d] and `labels` of its d sites, some above 0, but got "
-            f"{list(matrix.shape)} and {labels.size} labels, {d} above 0. Pass the partition made from it."
-        )
-    size = 560
-    starts = np.arange(0, d, -(-d // size))
-    counts = np.diff(starts, append=d)
-    rows = np.add.reduceat(matrix[order], starts, axis=0)[:, order]
-    mean = np.add.reduceat(rows, starts, axis=1) / np.outer(counts, counts)
-
-    figure = new_figure(760, 680, "CKA between sites, ordered by cluster", "bright blocks: sites that vary together")
-    ax = add_axes(figure, 58, 24, size, size)
-    picture = ax.imshow(mean, norm=PowerNorm(0.5, 0, 1), cmap="magma", extent=(0, d, d, 0))
-    ordered = labels[order]
-    edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
-    ax.hlines(edges, 0, d, colors="white", linewidth=1)
-    ax.vlines(edges, 0, d, colors="white", linewidth=1)
-    side, above = add_axes(figure, 34, 24, 20, size), add_axes(figure, 58, 588, size, 20)
-    side.imshow(colorize(ordered)[:, None], aspect="auto", interpolation="nearest", extent=(0, 1, d, 0))
-    above.imshow(colorize(ordered)[None], aspect="auto", interpolation="nearest", extent=(0, d, 1, 0))
-    for start, end in zip([0, *edges], [*edges, d], strict=True):
-        add_number(side, 0.5, (start + end) / 2, ordered[start], size=10)
-        add_number(above, (start + end) / 2, 0.5, ordered[start], size=10)
-    for axes in (ax, side, above):
-        axes.set(xticks=[], yticks=[])
-    bar = figure.colorbar(picture, cax=add_axes(figure, 640, 24, 20, size), ticks=np.linspace(0, 1, 6))
-    bar.set_label("CKA (square-root scale)", fontsize=11, color=INK)
-    bar.outline.set_edgecolor(INK)
     return figure
 
 

@@ -284,7 +284,6 @@ def test_region_forget_forgets_which_region_was_below():
 def test_region_fit_takes_a_partition():
     evaluator = fitted(partition=COLUMNS)
     assert evaluator.partition is COLUMNS
-    assert "cka" not in evaluator.presenter().fit_figures()
 
 
 def test_region_extra_metrics_are_among_the_values():

@@ -94,7 +94,7 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
 
 
 def test_the_figures_are_among_the_images(opened):
-    names = ("cka", "clusters", "diagnosis", "samples", "single_samples")
+    names = ("clusters", "diagnosis", "samples", "single_samples")
     texts = shown(opened("images"), "tf-image-loader", lambda x: len(x) == len(names))
     assert [text.split()[0] for text in texts] == [f"cms/{name}" for name in names]
 

@@ -40,10 +40,7 @@ EXCEPTIONS = {
     ("genmonitor.cli.best", "genmonitor.callbacks.integration.checkpoints"): "checkpoints are those of a Trainer",
     ("genmonitor.cli.replay", "genmonitor.callbacks.checkpoints.replay"): "a run is replayed by a Trainer",
     ("genmonitor.cli.sweep", "genmonitor.callbacks.checkpoints.sweep"): "a Trainer sets up module and data",
-    (
-        "genmonitor.metrics.cka",
-        "genmonitor.plotting.pixel_clusters",
-    ): "torchmetrics' interface has metrics plot themselves",
+    ("genmonitor.metrics.cka", "genmonitor.plotting.style"): "torchmetrics' interface has metrics plot themselves",
 }
 """Arrows that may point up, inside functions only, each with its reason."""
 

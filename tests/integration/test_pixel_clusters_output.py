@@ -61,9 +61,7 @@ LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p"}
 LOGGED |= {"structure_image", "texture_image"}
 LOGGED |= {x for x in SCALARS if x.startswith(("cluster_", "error_ratio_")) and not x.endswith("constant")}
 DETAILS = [x for x in SCALARS if x not in LOGGED]
-PICTURES = {f"cms/{name}" for name in ("clusters", "cka")} | {
-    f"cms/{name}" for name in ("diagnosis", "samples", "single_samples")
-}
+PICTURES = {f"cms/{name}" for name in ("clusters", "diagnosis", "samples", "single_samples")}
 
 
 STEPS = [3, 7, 11]  # of the last batch of each epoch; region 2 is spoiled in the last two

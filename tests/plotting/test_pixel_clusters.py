@@ -32,11 +32,9 @@ def texts(figure: Figure) -> list[str]:
 def all_figures() -> dict[str, Figure]:
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(5, 1, 8, 8, generator=generator)
-    matrix = torch.rand(64, 64, generator=generator)
     return {
         "map": figures.cluster_map(LABELS),
         "overlay": figures.cluster_map(LABELS, image=images[0]),
-        "cka": figures.cka_matrix(matrix, LABELS),
         "grid": figures.side_by_side({"generated": images}, LABELS, 3, title="cluster 3 differs"),
     }
 
@@ -52,12 +50,10 @@ def test_twelve_clusters_have_twelve_colors_none_of_them_grey():
 def test_a_cluster_has_one_color_in_every_figure():
     drawn = all_figures()
     legend = dict(zip(*legend_colors(drawn["map"]), strict=True))
-    strip = drawn["cka"].axes[2].images[0].get_array()[0]
     small_map = drawn["map"].axes[0].images[0].get_array()
     for label, size in [(1, 29), (3, 9)]:
         color = cluster_color(label).lower()
         assert legend[f"cluster {label} ({size} px)"] == color
-        assert {to_hex(pixel) for pixel in strip[np.sort(LABELS[LABELS > 0]) == label]} == {color}
         assert {to_hex(pixel) for pixel in small_map[label == LABELS]} == {color}
     assert drawn["grid"].texts[0].get_color() == cluster_color(3)
 
@@ -118,34 +114,6 @@ def test_boundaries_enclose_exactly_the_region():
     corners = segments.reshape(-1, 2)
     assert corners.min(0).tolist() == [0.5, -0.5]  # columns 1 to 3, rows 0 to 7
     assert corners.max(0).tolist() == [3.5, 7.5]
-
-
-def test_cka_is_ordered_by_cluster_without_constant_sites():
-    same = (LABELS.ravel()[:, None] == LABELS.ravel()[None]) * 0.81
-    figure = figures.cka_matrix(torch.from_numpy(same).float(), LABELS)
-    shown = np.asarray(figure.axes[0].images[0].get_array())
-    order = np.sort(LABELS[LABELS > 0])
-    assert shown.shape == (61, 61)
-    np.testing.assert_allclose(shown, (order[:, None] == order[None]) * 0.81, atol=1e-6)
-    edges = [segment[0][1] for segment in figure.axes[0].collections[0].get_segments()]
-    assert edges == [29, 39, 48, 55]
-    bar = figure.axes[-1]
-    assert bar.get_ylabel().startswith("CKA")
-    assert bar.get_ylim() == (0, 1)
-
-
-def test_large_cka_is_averaged_not_sampled():
-    matrix = np.zeros((1200, 1200), np.float32)
-    matrix[::3] = 0.9
-    shown = np.asarray(figures.cka_matrix(matrix, np.ones(1200, int)).axes[0].images[0].get_array())
-    assert shown.shape == (400, 400)
-    np.testing.assert_allclose(shown, 0.3, atol=1e-6)
-
-
-@pytest.mark.parametrize("labels", [np.ones(3, int), np.zeros(4, int)])
-def test_cka_refuses_labels_that_do_not_fit(labels):
-    with pytest.raises(ValueError, match="`matrix`"):
-        figures.cka_matrix(np.eye(4), labels)
 
 
 def test_images_map_the_value_range_to_black_and_white():

@@ -41,7 +41,6 @@ class FoundClusters:
 
     Attributes:
         partition: Clusters.
-        cka: CKA matrix [d, d] behind the clusters, on the CPU.
         linkage: Linkage of the clusters.
         stability: Agreement of halves of the images. "overall" is the mean adjusted Rand index over several random
             halvings: 1 for agreement, about 0 for chance. "cluster_1" and so on are the mean Jaccard overlap, in [0,
@@ -49,7 +48,6 @@ class FoundClusters:
     """
 
     partition: PixelPartition
-    cka: Tensor
     linkage: Linkage
     stability: dict[str, float]
 
@@ -103,7 +101,7 @@ def find_clusters(
     best = choose(stability, {option: is_lopsided(partition) for option, partition in found.items()})
     step = _step(shape)
     overlaps = agreement.mean_overlaps(*best, found[best].labels[::step, ::step])
-    return FoundClusters(found[best], cka, best[0], {"overall": stability[best]} | overlaps)
+    return FoundClusters(found[best], best[0], {"overall": stability[best]} | overlaps)
 
 
 def cuts(

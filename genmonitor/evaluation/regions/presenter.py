@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -54,13 +54,11 @@ class RegionPresenter(Presenter[RegionEvaluation]):
     Attributes:
         fitted: Regions and real images.
         prompts: Captions of samples; None for no captions.
-        take_cka: Function that returns the CKA matrix, once; None if there is none.
         aligned: True if the same places of images can be compared.
     """
 
     fitted: Fitted
     prompts: Prompts | None = None
-    take_cka: Callable[[], Tensor | None] = lambda: None
     aligned: bool = True
 
     title = "Regions of the image"
@@ -76,9 +74,9 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         return plain_table(findings, history[-1], self.partition)
 
     def fit_figures(self) -> Mapping[str, Figure]:
-        """Draw the cluster map over the average image, and the CKA matrix ordered by cluster."""
+        """Draw the cluster map over the average image."""
         height, width = self.fitted.real.shape[2:]
-        return fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
+        return fit_figures(self.fitted.regions, (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return functions that draw the diagnosis, and samples with the region that differs most.
@@ -148,17 +146,14 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
 
 def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
-    """Draw the cluster map over the average image, and the CKA matrix ordered by cluster.
+    """Draw the cluster map over the average image.
 
     Args:
         regions: Regions that were found.
         size: Height and width of an image, which may be larger than those of the sites.
     """
     labels, names = image_labels(regions.partition, size), regions.partition.given_names()
-    out = {"clusters": plots.cluster_map(labels, names, regions.average)}
-    if regions.cka is not None:
-        out["cka"] = plots.cka_matrix(regions.cka, regions.partition.labels)
-    return out
+    return {"clusters": plots.cluster_map(labels, names, regions.average)}
 
 
 def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> dict[str, Drawing]:

@@ -44,7 +44,6 @@ class Regions:
         chance: Median distance of real images in place of generated ones, by region, see `error_ratios`.
         value_range: Lowest and highest value of a pixel.
         views: Both views of images and their kernels, from real images that are not compared with, see `views_state`.
-        cka: CKA matrix behind the clusters; None if they were given or come from a saved state.
         average: Average image [C, H, W]; None from a saved state.
         linkage: Linkage of the clusters; None if they were given.
         stability: Agreement of halves of the images on the clusters, see `FoundClusters`; empty if they were given.
@@ -56,7 +55,6 @@ class Regions:
     value_range: tuple[float, float] = (0.0, 1.0)
     views: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     chance: dict[str, float] = field(default_factory=dict)
-    cka: Tensor | None = None
     average: Tensor | None = None
     linkage: Linkage | None = None
     stability: dict[str, float] = field(default_factory=dict)
@@ -179,7 +177,7 @@ class RegionFinder:
         how: dict[str, Any] = {"linkage": of.linkage, "batch_estimator": of.batch_estimator}
         found = find_clusters(sites, kernel, of.n_clusters, of.patch_size, progress, **how)
         partition = constant_apart(found.partition, sites, apart())
-        return Regions(partition, kernel, cka=found.cka, linkage=found.linkage, stability=found.stability)
+        return Regions(partition, kernel, linkage=found.linkage, stability=found.stability)
 
     def _baseline(self, split: RealSplit, found: Regions, device: torch.device, progress: Progress) -> dict[str, Band]:
         of, regions = self.settings, list(found.partition.regions())

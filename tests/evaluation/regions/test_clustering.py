@@ -86,7 +86,6 @@ def test_found_clusters_do_not_depend_on_the_order():
     first, second = found_in(images, 3), found_in(images[order], 3)
     assert first.partition == second.partition
     assert first.stability == second.stability
-    assert torch.equal(first.cka, second.cka)
 
 
 def test_finding_clusters_leaves_the_global_generator_alone():
@@ -112,7 +111,7 @@ def test_stability_is_a_share_whatever_is_asked_for(linkage, n_clusters):
 
 def test_clusters_of_patches_have_their_size():
     found = found_in(halves(80), 2, patch_size=2)
-    assert (found.partition.patch_size, found.partition.labels.shape, found.cka.shape) == (2, (2, 3), (6, 6))
+    assert (found.partition.patch_size, found.partition.labels.shape) == (2, (2, 3))
 
 
 @pytest.mark.parametrize("few", [torch.zeros(12, 1, 2, 2), torch.eye(12)[:, None, :, None]])

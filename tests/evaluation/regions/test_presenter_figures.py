@@ -43,11 +43,6 @@ def test_curve_has_nan_where_an_evaluation_lacks_the_value():
     assert found == 0.5
 
 
-def test_fit_figures_of_found_regions():
-    found = regions(cka=torch.eye(6), average=IMAGES.mean(0))
-    assert fit_figures(found, (4, 6)).keys() == {"clusters", "cka"}
-
-
 def test_fit_figures_of_regions_from_a_saved_state():
     assert fit_figures(regions(), (4, 6)).keys() == {"clusters"}
 
