@@ -37,16 +37,6 @@ def format_p(p: float) -> str:
     return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p:.2g}"
 
 
-def format_distance(distance: float) -> str:
-    """Format a distance with three significant digits, without an exponent below a million.
-
-    Example:
-        >>> format_distance(2.5), format_distance(94.21), format_distance(1003.7)
-        ('2.5', '94.2', '1000')
-    """
-    return f"{float(f'{distance:.3g}'):g}"
-
-
 def format_ratio(ratio: float) -> str:
     """Format an error ratio with two significant digits.
 

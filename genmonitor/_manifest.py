@@ -8,20 +8,8 @@ import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypedDict
 
 PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy")
-
-
-class RegionsManifest(TypedDict):
-    """Fixed values of a run about regions; the partition is a file."""
-
-    gamma: float
-    baseline: dict[str, Any]
-    chance: dict[str, float]
-    range: list[Any]
-    linkage: str | None
-    stability: dict[str, Any]
 
 
 @functools.cache

@@ -345,14 +345,10 @@ def load_partition(path: str | Path) -> PixelPartition:
         FileNotFoundError, ValueError: If there is no partition, there are several, or the file is of another kind.
     """
     path = Path(path)
-    if path.is_dir():
-        found = sorted({*path.glob("*partition.npz"), *path.glob("genmonitor/*partition.npz")})
-        if len(found) != 1:
-            names = ", ".join(map(str, found)) or "none"
-            raise ValueError(f"Expected `partition` to be a folder with one partition.npz, but {path} has {names}.")
-        (path,) = found
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"Expected `partition` to be a PixelPartition, or the path of a saved one, but there is none at {path}."
-        )
-    return PixelPartition.load(path)
+    if not path.is_dir():
+        return PixelPartition.load(path)
+    found = sorted({*path.glob("*partition.npz"), *path.glob("genmonitor/*partition.npz")})
+    if len(found) != 1:
+        names = ", ".join(map(str, found)) or "none"
+        raise ValueError(f"Expected `partition` to be a folder with one partition.npz, but {path} has {names}.")
+    return PixelPartition.load(found[0])

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.report.answers import find_checkpoint
 from genmonitor.report.run import MonitorRun, find_folder, read_run
 
 
@@ -20,8 +20,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Find the best evaluation and its checkpoint."""
-    from genmonitor.callbacks.integration.checkpoints import find_files, read_checkpoint
-
     folder = find_folder(args.run)
     best = _best(read_run(folder).monitors, args.prefix)
     if "global_step" not in best:
@@ -29,17 +27,14 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
             f"Expected a run of a Trainer, but a loop made {folder.parent}, whose checkpoints nobody but it knows. The "
             f"evaluation to keep is that of epoch {best['values']['epoch']:g}, step {best['values']['step']:g}."
         )
-    saved: dict[int, Path] = {}
-    for path in find_files([folder.parent]):
-        saved.setdefault(read_checkpoint(path)["global_step"], path)
     step, epoch = best["global_step"], best["values"]["epoch"]
-    if step not in saved:
+    path = find_checkpoint(folder.parent, step)
+    if path is None:
         raise ValueError(
             f"Expected the checkpoint of epoch {epoch:g} (step {step}), which is the one to keep, but {folder.parent} "
-            f"has those of the steps {', '.join(map(str, sorted(saved))) or 'none'}. Train with "
-            "ModelCheckpoint(monitor=monitor.key), which keeps it."
+            "has none of this step. Train with ModelCheckpoint(monitor=monitor.key), which keeps it."
         )
-    result = {"checkpoint": str(saved[step]), "epoch": epoch, "step": step, "message": best["message"]}
+    result = {"checkpoint": str(path), "epoch": epoch, "step": step, "message": best["message"]}
     return result, result["checkpoint"]
 
 

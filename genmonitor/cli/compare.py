@@ -29,7 +29,7 @@ from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_table
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.values import ValueSpec
-from genmonitor.partition import PixelPartition, load_partition, region_key
+from genmonitor.partition import load_partition, region_key
 from genmonitor.report.page import WHICH_IS_CLOSER
 
 
@@ -66,7 +66,7 @@ def run(args: Namespace) -> tuple[Result, str]:
     results.check_out(args.out)
     if args.junit is not None:
         _check_file(args.junit)
-    partition = None if args.partition is None else _read_partition(args.partition)
+    partition = None if args.partition is None else load_partition(args.partition)
     regions = ["cluster_1", "constant"] if partition is None else [*partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])
     with show_progress("reading images") as progress, comm.all_ranks_or_none():
@@ -99,13 +99,6 @@ def _check_file(path: Path) -> None:
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"Expected --junit to be a file in a folder that exists, but got {path}.")
     check_writable(path.parent, "--junit")
-
-
-def _read_partition(path: Path) -> PixelPartition:
-    try:
-        return load_partition(path)
-    except Exception as error:
-        raise ValueError(f"Expected the partition.npz of a run or a comparison, but got {path}: {error}") from error
 
 
 def _labels(args: Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:

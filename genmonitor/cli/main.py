@@ -7,15 +7,13 @@ import importlib
 import io
 import math
 import os
-import re
 import signal
 import sys
 import threading
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from difflib import get_close_matches
 from importlib.metadata import version
 from textwrap import fill
 from typing import Any, NoReturn
@@ -71,9 +69,6 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
     parser = ArgumentParser(prog="genmonitor", description=text, epilog=EXAMPLES, formatter_class=as_typed)
     said = f"genmonitor {version('genmonitor')}"
     parser.add_argument("--version", action="version", version=said, help="print the version and exit")
-    first = next((word for word in words if not word.startswith("-")), None)
-    if first is not None and first not in COMMANDS:
-        parser.error(f"there is no command {first}.{_did_you_mean(first, COMMANDS)}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
@@ -89,11 +84,7 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
         if name in SHARED:
             text = "share the work with the processes that torchrun or Slurm's srun started (default: one process)"
             command.add_argument("--distributed", action="store_true", help=text)
-    args, unknown = parser.parse_known_args(words)
-    if unknown:
-        command = commands.choices[args.command]
-        options = re.findall(r"--[\w-]+", command.format_help())
-        command.error(f"there is no option {unknown[0]}.{_did_you_mean(unknown[0], options)}")
+    args = parser.parse_args(words)
     return _run(importlib.import_module(f"genmonitor.cli.{args.command}"), args, words, launched)
 
 
@@ -154,11 +145,6 @@ def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:
     if result.get("failed"):
         return f"failed: {', '.join(x['reason'] for x in result['failed'])}", FAILED
     return None, 0 if result.get("same", True) else FAILED
-
-
-def _did_you_mean(given: str, names: Iterable[str]) -> str:
-    near = get_close_matches(given.split("=")[0], names, 1)
-    return f" Did you mean {near[0]}?" if near else f" There are {', '.join(dict.fromkeys(names))}."
 
 
 @contextmanager

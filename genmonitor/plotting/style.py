@@ -189,12 +189,6 @@ def printable(text: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def open_axes(ax: Axes) -> None:
-    """Draw faint horizontal lines, without a frame at the top and right."""
-    ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
 def add_text(figure: Figure, left: float, top: float, text: str, color: str = INK, **look: Any) -> None:
     """Add literal text at a position in pixels from the upper left corner."""
     width, height = figure.get_size_inches() * _DPI

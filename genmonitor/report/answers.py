@@ -67,11 +67,11 @@ def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
     best = run.best
     if best is None:
         return None
-    values = best["values"]
-    epoch = int(best.get("current_epoch", values["epoch"]))  # at the end of one, the value's is the next
-    path = find_checkpoint(folder.parent, epoch, best.get("global_step"))
+    values, step = best["values"], best.get("global_step")
+    path = None if step is None else find_checkpoint(folder.parent, step)
+    file = "" if path is None else path.relative_to(folder.parent).as_posix()
     ratio = f"{times_real(values[RATIO])} × real"
-    return {"epoch": values["epoch"], "step": values.get("step"), "ratio": ratio, "file": "" if path is None else path}
+    return {"epoch": values["epoch"], "step": values.get("step"), "ratio": ratio, "file": file}
 
 
 def closing(run: MonitorRun, folder: Path) -> str:
@@ -97,22 +97,17 @@ def closing(run: MonitorRun, folder: Path) -> str:
     return "\n".join(clipped(f"{name:<9}{text}", WIDTH) for name, text in told.items() if text)
 
 
-def find_checkpoint(run: Path, epoch: int, step: int | None) -> str | None:
-    """Return the checkpoint of an epoch and step, as a path relative to the run's folder; None if there is none.
-
-    The epoch is in the name, the step there or in the file: an epoch may have several checkpoints and evaluations.
+def find_checkpoint(run: Path, step: int) -> Path | None:
+    """Return the checkpoint that was saved at a step, which its name or the file itself tells; None if there is none.
 
     Args:
         run: Folder of the run.
-        epoch: Epoch of the evaluation.
-        step: Step of the Trainer; None if unknown.
+        step: Step of the Trainer.
     """
-    wanted = {"epoch": epoch, "step": step}
     for path in sorted([*run.glob("*.ckpt"), *run.glob("checkpoints/*.ckpt")]):
-        named = re.findall(r"(epoch|step)=(\d+)", path.name)
-        fits = bool(named) and all(int(number) == wanted[name] for name, number in named)
-        if fits and (step is None or "step" in dict(named) or _saved_step(path) == step):
-            return path.relative_to(run).as_posix()
+        named = re.search(r"step=(\d+)", path.name)
+        if (int(named[1]) if named else _saved_step(path)) == step:
+            return path
     return None
 
 

@@ -88,23 +88,12 @@ def test_no_command_is_a_mistake(genmonitor):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "usage", "hint"),
-    [
-        (["comapre", "a", "b"], "usage: genmonitor [-h]", "there is no command comapre. Did you mean compare?"),
-        (["wxyz"], "usage: genmonitor [-h]", "there is no command wxyz. There are compare, diversity,"),
-        (["report", "a", "--jsno"], "usage: genmonitor report [-h]", "no option --jsno. Did you mean --json?"),
-        (["report", "a", "--jsno=b"], "usage: genmonitor report [-h]", "no option --jsno=b. Did you mean --json?"),
-        (
-            ["report", "a", "--zzzz"],
-            "usage: genmonitor report [-h]",
-            "no option --zzzz. There are",
-        ),
-    ],
+    ("arguments", "hint"), [(["comapre", "a"], "'compare'"), (["report", "a", "--jsno"], "--jsno")]
 )
-def test_a_typing_error_is_answered_with_what_was_meant_and_that_commands_usage(genmonitor, arguments, usage, hint):
+def test_a_typing_error_is_answered_with_the_usage(genmonitor, arguments, hint):
     status, said, complaint = genmonitor(*arguments)
     assert (status, said) == (2, "")
-    assert complaint.startswith(usage)
+    assert complaint.startswith("usage: genmonitor [-h]")
     assert hint in complaint
 
 

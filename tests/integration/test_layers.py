@@ -37,7 +37,6 @@ LAYERS = [
 """From the bottom; what stands in one layer may import what stands in the same, but not in a circle."""
 
 EXCEPTIONS = {
-    ("genmonitor.cli.best", "genmonitor.callbacks.integration.checkpoints"): "checkpoints are those of a Trainer",
     ("genmonitor.cli.replay", "genmonitor.callbacks.checkpoints.replay"): "a run is replayed by a Trainer",
     ("genmonitor.cli.sweep", "genmonitor.callbacks.checkpoints.sweep"): "a Trainer sets up module and data",
     ("genmonitor.metrics.cka", "genmonitor.plotting.style"): "torchmetrics' interface has metrics plot themselves",

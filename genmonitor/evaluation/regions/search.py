@@ -14,7 +14,6 @@ from torch import Tensor
 
 from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress
-from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.regions.baseline import measure_baseline
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
@@ -72,7 +71,7 @@ class Regions:
         apart = {name: of_image if name == CONSTANT else self.chance[name] or of_image for name in error}
         return {name: distance / apart[name] for name, distance in error.items()}
 
-    def to_manifest(self) -> RegionsManifest:
+    def to_manifest(self) -> dict[str, Any]:
         """Return plain Python, without the partition, which has a file, and without data that is drawn once."""
         return {
             "gamma": self.kernel.resolved_gamma,
