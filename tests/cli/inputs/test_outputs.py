@@ -42,7 +42,7 @@ def test_arrays_of_two_dimensions_are_embeddings(tmp_path, shape, kind):
 
 
 def test_what_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"a folder of image files or .* but there is no .*nothing"):
+    with pytest.raises(FileNotFoundError, match=r"a folder of image files; .* but there is no .*nothing"):
         read(tmp_path / "nothing")
 
 
