@@ -32,7 +32,6 @@ from genmonitor.plotting.style import (
     cluster_color,
     cluster_name,
     new_figure,
-    open_axes,
     show_regions,
     to_array,
 )
@@ -147,7 +146,8 @@ def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
         ax.set_ylim(1 - worst, 1 - best)
         ax.set_yticks(ticks, names)
         ax.set_yticks([], minor=True)
-        open_axes(ax)
+        ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+        ax.spines[["top", "right"]].set_visible(False)
         ax.set_axisbelow(True)
 
 

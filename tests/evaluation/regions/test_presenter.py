@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-import re
 
 import pytest
 import torch
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.regions.findings import RegionFindings
-from genmonitor.evaluation.regions.presenter import plain_table, region_data, regions_html
+from genmonitor.evaluation.regions.presenter import plain_table, region_data
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
 FINDINGS = RegionFindings.of(PARTITION)
@@ -57,14 +56,3 @@ def test_regions_are_plain_data():
     }
     untested = region_data(found(UNTESTED), UNTESTED, PARTITION)
     assert {(of["p_value"], of["differs"], of["verdict"]) for of in untested.values()} == {(None, None, "not tested")}
-
-
-def test_notebook_has_the_finding_first_and_the_region_that_differs_in_bold():
-    record = BAD | {"epoch": 3.0}
-    shown = regions_html(found(record), record, PARTITION)
-    assert shown.startswith("<p><b>cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005).")
-    assert "</b> epoch 3</p>" in shown
-    bold = [row for row in re.findall(r"<tr>(.*?)</tr>", shown) if "font-weight:bold" in row]
-    assert len(bold) == 1
-    assert "cluster_2" in bold[0]
-    assert 'alt="map of the regions"' in shown
