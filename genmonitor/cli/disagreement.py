@@ -14,7 +14,6 @@ from genmonitor.cli import results
 from genmonitor.cli.arguments import add_settings, add_sigma_arguments, apart, given_settings, nonempty
 from genmonitor.cli.inputs.encoding import (
     as_samples,
-    check_not_zero,
     default_device,
     input_notes,
     prompt_encoder,
@@ -39,7 +38,7 @@ from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
 from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
 from genmonitor.plotting.style import Drawing
 
@@ -53,7 +52,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     results.add_input_arguments(parser, "of a model", f"{HELP}; of both models. Without prompts this is KEN", others)
     add("--other-prompts", metavar="FILE", type=nonempty, help="prompts of OTHERS (default: those of --prompts)")
     add_sigma_arguments(parser, "by OTHERS' median distance", "by the median distance")
-    add("--cosine", action="store_true", help="use cosine kernels instead of Gaussian ones")
     add_settings(parser, DisagreementSettings, "eta", "num_modes", "num_features", "seed")
     results.add_out_argument(parser, NAME)
 
@@ -67,8 +65,6 @@ def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None
     """Return the prompts of both sides, one side after the other; None without prompts."""
     if args.other_prompts is not None and args.prompts is None:
         raise ValueError("Expected --prompts with --other-prompts, but got none. Give those of OUTPUTS.")
-    if args.cosine and (args.sigma or args.prompt_sigma):
-        raise ValueError("Expected --sigma and --prompt-sigma without --cosine, whose kernels have no width.")
     first = read_prompts(args.prompts, sets[0])
     second = read_prompts(args.other_prompts or args.prompts, sets[1])
     if (first is None) != (second is None):
@@ -78,8 +74,6 @@ def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None
 
 
 def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress) -> Measurement:
-    if args.cosine:
-        check_not_zero(sets)
     evaluator, comm = _evaluator(args, sets, prompts), current_processes()
     samples = as_samples(sets[0], default_device())
     others = as_samples(sets[1], default_device(), first=len(sets[0]))
@@ -117,16 +111,14 @@ def _evaluator(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | N
     """Make the evaluator of both sides' samples, with common numbers. Without prompts all share one (KEN)."""
 
     def kernel(sigma: float | None) -> Kernel:
-        if args.cosine:
-            return CosineKernel()
         return GaussianKernel() if sigma is None else GaussianKernel.from_sigma(sigma)
 
     one_hot = (
         prompts is None
         or len(set(prompts.values)) == 1  # whose distances have no median
-        or (prompts.embeddings is None and not (prompts.are_texts and args.text_encoder))
+        or not (prompts.are_texts and args.text_encoder)
     )
-    default = one_hot and not args.cosine and args.prompt_sigma is None
+    default = one_hot and args.prompt_sigma is None
     of = given_settings(args, DisagreementSettings) | {
         "prompts": [0] if prompts is None else prompts.values,
         "n_samples": sum(map(len, sets)),
@@ -152,7 +144,7 @@ def _titles(sets: Sequence[Outputs]) -> tuple[str, ...]:
 def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[dict[str, Any]]:
     """Return the modes of either sign with their prompts, and the outputs of both sides that show them."""
     names, rows = _titles(sets), []
-    texts = None if prompts is None or prompts.embeddings is not None else prompts.values
+    texts = None if prompts is None else prompts.values
     of_sides = (texts, texts and texts[len(sets[0]) :])
     for owner, modes in zip(names, (found.top, found.bottom), strict=True):
         for mode in modes:

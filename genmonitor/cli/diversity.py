@@ -62,7 +62,7 @@ def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None
     prompts = read_prompts(args.prompts, sets[0])
     if prompts is None and args.prompt_sigma is not None:
         raise ValueError("Expected --prompts with --prompt-sigma, but got none. Leave --prompt-sigma out.")
-    if prompts is None or prompts.embeddings is not None or args.text_encoder is not None:
+    if prompts is None or args.text_encoder is not None:
         return prompts
     distinct = len(set(prompts.values))
     if distinct >= 0.9 * len(prompts.values):
@@ -75,7 +75,6 @@ def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None
 
 def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress) -> Measurement:
     (outputs, *real), comm = sets, current_processes()
-    _check_features(args, outputs)
     if args.sigma is None:
         check_not_zero(sets)
     of = given_settings(args, DiversitySettings) | {
@@ -114,17 +113,6 @@ def _kernel(sigma: float | None) -> Kernel:
     return CosineKernel() if sigma is None else GaussianKernel.from_sigma(sigma)
 
 
-def _check_features(args: Namespace, outputs: Outputs) -> None:
-    """Refuse features with too many values for a covariance."""
-    size = 0 if outputs.features is None else outputs.features.shape[1]
-    if args.sigma is None and size > MAX_FEATURES:
-        instead = "--encoder dinov2 or clip, a smaller --size, or" if outputs.images is not None else "fewer, or"
-        raise ValueError(
-            f"Expected at most {MAX_FEATURES} features of each of the {outputs.kind}, but got {size}, whose "
-            f"covariance would take minutes. Give {instead} --sigma."
-        )
-
-
 def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: PromptRows | None) -> dict[str, Drawing]:
     """Draw the images at the ends of the modes; none for other outputs."""
     bounds = (0.0, 1.0)
@@ -136,7 +124,7 @@ def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: Promp
 
 def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | None) -> list[dict[str, Any]]:
     """Return the model's own modes with the outputs at their ends."""
-    named = prompts.values if prompts is not None and prompts.embeddings is None else None
+    named = None if prompts is None else prompts.values
     modes = []
     for number, ends in enumerate(found.ends.indices.tolist()):
         one, other = ends[: len(ends) // 2], ends[len(ends) // 2 :][::-1]

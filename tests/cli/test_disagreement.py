@@ -96,7 +96,7 @@ def one_generator(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("options", [["--prompts", "{place}/classes.npy"], [], ["--cosine"]])
+@pytest.mark.parametrize("options", [["--prompts", "{place}/classes.npy"], []])
 def test_two_sets_of_one_generator_give_no_evidence_of_a_difference(one_generator, genmonitor, options):
     arguments = ["disagreement", one_generator / "a.npy", one_generator / "b.npy", "--json", "--out", one_generator]
     _, said, _ = genmonitor(*arguments, *(option.format(place=one_generator) for option in options))
@@ -106,7 +106,7 @@ def test_two_sets_of_one_generator_give_no_evidence_of_a_difference(one_generato
     assert {mode["only in"] for mode in result["modes"]} == {"(chance)"}
 
 
-@pytest.mark.parametrize("options", [["--prompts", "{place}/classes.npy"], [], ["--cosine"]])
+@pytest.mark.parametrize("options", [["--prompts", "{place}/classes.npy"], []])
 def test_a_class_that_one_set_lacks_is_found(one_generator, genmonitor, options):
     arguments = ["disagreement", one_generator / "a.npy", one_generator / "fewer.npy", "--json", "--out", one_generator]
     _, said, _ = genmonitor(*arguments, *(option.format(place=one_generator) for option in options))
@@ -140,7 +140,7 @@ def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path
     assert "in the order of their paths, 'a cat' to 00.png, 'a dog' to 01.png." in said
 
 
-@pytest.mark.parametrize("options", [[], ["--text-encoder", "tf-idf"], ["--text-encoder", "tf-idf", "--cosine"]])
+@pytest.mark.parametrize("options", [[], ["--text-encoder", "tf-idf"]])
 def test_disagreement_may_be_at_a_single_prompt(classes, genmonitor, tmp_path, options):
     (tmp_path / "one.txt").write_text("a cat\n" * 36)
     arguments = ("disagreement", classes / "a", classes / "b", "--prompts", tmp_path / "one.txt", "--json")
@@ -154,7 +154,6 @@ def test_disagreement_may_be_at_a_single_prompt(classes, genmonitor, tmp_path, o
     [
         ("{place}/a nothing", "there is no nothing"),
         ("{place}/a {place}/b --other-prompts {place}/prompts.txt", "Expected --prompts with --other-prompts"),
-        ("{place}/a {place}/b --cosine --sigma 2", "without --cosine"),
         ("{place}/a {place}/b --eta 0", "--eta: expected a number above 0"),
     ],
 )

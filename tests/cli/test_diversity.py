@@ -87,22 +87,6 @@ def test_diversity_of_embeddings_takes_a_gaussian(genmonitor, tmp_path):
     assert not list((tmp_path / "out" / "genmonitor").glob("*modes.png"))  # nothing to look at
 
 
-def test_diversity_warns_in_a_note_of_prompts_that_explain_everything(genmonitor, tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "x.npz", embeddings=rng.normal(size=(12, 3)), prompts=rng.normal(size=(12, 20)))
-    arguments = (
-        "diversity",
-        tmp_path / "x.npz",
-        "--prompts",
-        f"{tmp_path / 'x.npz'}:prompts",
-        "--out",
-        tmp_path / "out",
-    )
-    status, said, complaint = genmonitor(*arguments)
-    assert status == 0, complaint
-    assert "Note: The prompts' features have rank 12 for 12 samples" in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -110,7 +94,7 @@ def test_diversity_warns_in_a_note_of_prompts_that_explain_everything(genmonitor
         ("{place}/a --real {place}/none", "there is no"),
         ("{place}/a --prompt-sigma 2", "Expected --prompts with --prompt-sigma"),
         ("{place}/a --prompts {place}/own.txt", "Expected --text-encoder for 36 distinct prompts of 36 outputs"),
-        ("{place}/wide.npy", "at most 3072 features of each of the images, but got 3136"),
+        ("{place}/wide.npy", "at most 3072 features of each output, but got 3136"),
         ("{place}/a --sigma 0", "--sigma: expected a number between 1e-18 and 1e18, but got 0"),
         ("{place}/a --out {place}/own.txt", "Expected --out to be a folder that can be written, but"),
     ],

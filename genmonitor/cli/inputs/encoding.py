@@ -109,10 +109,6 @@ def input_notes(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | 
 
 def prompt_encoder(args: Namespace, prompts: PromptRows) -> Encoder | None:
     """Return the encoder of prompts; None for class labels."""
-    if prompts.embeddings is not None:
-        rows = dict(zip(prompts.values, prompts.embeddings, strict=True))
-        table = torch.stack([rows[number] for number in sorted(rows)])
-        return lambda numbers: table[numbers.cpu()]
     if prompts.are_texts and args.text_encoder is not None:
         return TfIdf(prompts.values) if args.text_encoder == "tf-idf" else text_encoder(args.text_encoder)
     if prompts.are_texts:

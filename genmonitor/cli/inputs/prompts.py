@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from genmonitor._validation import check_features
 from genmonitor.cli.inputs.files import (
     ARRAY_SUFFIXES,
     pick,
@@ -26,7 +22,7 @@ from genmonitor.cli.inputs.files import (
 from genmonitor.cli.inputs.outputs import PROMPT_KEYS, Outputs, cut
 
 HELP = (
-    "prompt of each output. Either a text file with one per line or an array of class labels or embeddings, in the "
+    "prompt of each output. Either a text file with one per line or an array of class labels, in the "
     "order of the files' paths (2.png before 10.png) or of the rows. Or lines of JSON or a CSV file with a column "
     "`prompt`, matched by a column `file_name` or else in that order. Or `folders`, the name of each image's folder"
 )
@@ -38,38 +34,23 @@ class PromptRows:
 
     Attributes:
         values: Prompts: strings, or class labels as integers.
-        embeddings: Embeddings [n, e], if the file holds them; `values` then numbers the distinct ones.
         notes: Notes on the files of the first prompts, if the match depends on their order.
     """
 
     values: list[Any]
-    embeddings: Tensor | None = None
     notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, embeddings: Tensor, notes: tuple[str, ...] = ()) -> PromptRows:
-        """Make prompts of embeddings; equal ones get the same number."""
-        return cls(embeddings.unique(dim=0, return_inverse=True)[1].tolist(), embeddings, notes)
 
     @property
     def are_texts(self) -> bool:
-        """True if the prompts are texts, not class labels or embeddings."""
+        """True if the prompts are texts, not class labels."""
         return isinstance(self.values[0], str)
 
     def __add__(self, other: PromptRows) -> PromptRows:
         """Append the prompts of another set."""
-        kinds = [type(x.values[0]).__name__ if x.embeddings is None else "embeddings" for x in (self, other)]
+        kinds = [type(x.values[0]).__name__ for x in (self, other)]
         if kinds[0] != kinds[1]:
             raise ValueError(f"Expected prompts of one kind on both sides, but got {kinds[0]} and {kinds[1]}.")
-        if self.embeddings is None or other.embeddings is None:
-            return PromptRows([*self.values, *other.values], notes=self.notes + other.notes)
-        dims = [x.shape[1] for x in (self.embeddings, other.embeddings)]
-        if dims[0] != dims[1]:
-            raise ValueError(
-                f"Expected prompts of one embedding on both sides, but got {dims[0]} and {dims[1]} values of each."
-            )
-        both = torch.cat([self.embeddings, other.embeddings.to(self.embeddings)])
-        return PromptRows.of(both, self.notes + other.notes)
+        return PromptRows([*self.values, *other.values], self.notes + other.notes)
 
 
 def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
@@ -99,7 +80,7 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     if files is not None:
         return PromptRows(_by_file(path, dict(zip(files, prompts, strict=True)), files, outputs))
     _check_count(path, len(prompts), outputs)
-    return PromptRows(prompts, notes=_order(outputs, prompts))
+    return PromptRows(prompts, _order(outputs, prompts))
 
 
 def _folders(outputs: Outputs) -> list[str]:
@@ -113,20 +94,16 @@ def _folders(outputs: Outputs) -> list[str]:
 
 
 def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
-    values = read_array(path, key, ("prompts", "labels", "label", "y", "embeddings", "arr_0"))
-    if values.shape[1:] == (1,) and not values.is_floating_point():
+    values = read_array(path, key, ("prompts", "labels", "label", "y", "arr_0"))
+    if values.shape[1:] == (1,):
         values = values[:, 0]
-    if values.ndim == 1 and not values.is_floating_point():
-        _check_count(path, len(values), outputs)
-        return PromptRows(values.tolist(), notes=_order(outputs, values.tolist()))
-    if values.ndim != 2:
+    if values.ndim != 1 or values.is_floating_point():
         raise ValueError(
-            f"Expected class labels, whole numbers [n], or embeddings of prompts [n, e], but {path} holds "
-            f"{list(values.shape)}, {str(values.dtype).removeprefix('torch.')}."
+            f"Expected class labels, whole numbers [n], but {path} holds {list(values.shape)}, "
+            f"{str(values.dtype).removeprefix('torch.')}."
         )
-    embeddings = check_features(f"embeddings of {path}", values)
     _check_count(path, len(values), outputs)
-    return PromptRows.of(embeddings, _order(outputs, [f"row {row}" for row in range(len(values))]))
+    return PromptRows(values.tolist(), _order(outputs, values.tolist()))
 
 
 def _rows(path: Path) -> tuple[list[str], list[str] | None]:

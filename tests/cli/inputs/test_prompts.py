@@ -41,18 +41,17 @@ def test_prompts_are_matched_by_order_or_by_file(tmp_path, name, content):
     assert read_prompts(write(tmp_path / name, content), outputs).values == EXPECTED
 
 
-@pytest.mark.parametrize("kind", ["text", "labels", "embeddings"])
+@pytest.mark.parametrize("kind", ["text", "labels"])
 def test_prompts_in_order_belong_to_files_by_number_and_a_note_says_so(tmp_path, kind):
     (tmp_path / "x").mkdir()
     for i in range(12):
         Image.new("L", (2, 2)).save(tmp_path / "x" / f"{i}.png")
     outputs = read_outputs(str(tmp_path / "x"), None, no_progress)
     assert outputs.names == [f"{i}.png" for i in range(12)]
-    np.savez(tmp_path / "p.npz", labels=np.arange(12), embeddings=np.arange(12.0)[:, None])
+    np.savez(tmp_path / "p.npz", labels=np.arange(12))
     text = write(tmp_path / "p.txt", "".join(f"{i}\n" for i in range(12)))
     (note,) = read_prompts(text if kind == "text" else f"{tmp_path / 'p.npz'}:{kind}", outputs).notes
-    row = "row " if kind == "embeddings" else ""
-    assert note.endswith(f"in the order of their paths, '{row}0' to 0.png, '{row}1' to 1.png")
+    assert note.endswith("in the order of their paths, '0' to 0.png, '1' to 1.png")
     named = write(tmp_path / "p.csv", "file_name,prompt\n" + "".join(f"{i}.png,{i}\n" for i in range(12)))
     assert read_prompts(named, outputs).notes == ()
 
@@ -66,7 +65,7 @@ def test_prompts_may_be_the_names_of_folders():
 def test_prompts_may_be_class_labels(tmp_path):
     np.savez(tmp_path / "x.npz", embeddings=np.zeros((3, 2)), labels=[4, 4, 9])
     prompts = read_prompts(str(tmp_path / "x.npz") + ":labels", IMAGES)
-    assert (prompts.values, prompts.embeddings, prompts.are_texts) == ([4, 4, 9], None, False)
+    assert (prompts.values, prompts.are_texts) == ([4, 4, 9], False)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64, np.int32])
@@ -74,8 +73,7 @@ def test_prompts_may_be_class_labels(tmp_path):
 def test_class_labels_may_be_of_any_width_and_a_column(tmp_path, dtype, shape):
     labels = np.array([4, 4, 200 if dtype is np.uint8 else 999], dtype=dtype)
     np.save(tmp_path / "x.npy", labels.reshape(shape))
-    prompts = read_prompts(str(tmp_path / "x.npy"), IMAGES)
-    assert (prompts.values, prompts.embeddings) == (labels.tolist(), None)
+    assert read_prompts(str(tmp_path / "x.npy"), IMAGES).values == labels.tolist()
 
 
 def test_prompts_may_hold_what_unicode_calls_a_line_break(tmp_path):
@@ -85,19 +83,10 @@ def test_prompts_may_hold_what_unicode_calls_a_line_break(tmp_path):
     assert read_prompts(write(tmp_path / "p.jsonl", rows), IMAGES).values == prompts
 
 
-def test_prompts_may_be_embeddings(tmp_path):
-    np.save(tmp_path / "x.npy", [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    prompts = read_prompts(str(tmp_path / "x.npy"), IMAGES)
-    assert prompts.values[0] == prompts.values[2] != prompts.values[1]
-    assert torch.equal(prompts.embeddings[2], torch.tensor([1.0, 0.0]).double())
-
-
-def test_prompts_of_two_sides_are_numbered_together():
-    one, other = (PromptRows.of(torch.tensor(rows)) for rows in ([[0.0], [2.0]], [[2.0], [1.0]]))
-    assert (one + other).values == [0, 2, 2, 1]
+def test_prompts_of_two_sides_are_of_one_kind():
     assert (PromptRows(["a"]) + PromptRows(["b"])).values == ["a", "b"]
-    with pytest.raises(ValueError, match="of one kind on both sides, but got str and embeddings"):
-        PromptRows(["a"]) + one
+    with pytest.raises(ValueError, match="of one kind on both sides, but got str and int"):
+        PromptRows(["a"]) + PromptRows([1])
 
 
 @pytest.mark.parametrize(
@@ -139,7 +128,7 @@ def test_a_file_of_one_name_in_two_folders_is_refused(tmp_path):
 
 def test_an_array_that_holds_no_prompts_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(3))
-    with pytest.raises(ValueError, match=r"class labels, whole numbers \[n\], or embeddings .* holds \[3\], float64"):
+    with pytest.raises(ValueError, match=r"class labels, whole numbers \[n\], but .* holds \[3\], float64"):
         read_prompts(str(tmp_path / "x.npy"), IMAGES)
 
 
