@@ -13,17 +13,11 @@ IMAGE_MODELS = {
     "siglip": "google/siglip-base-patch16-224",
     "siglip2": "google/siglip2-base-patch16-224",
 }
-"""Short names that `image_encoder` takes, besides "dreamsim"."""
+"""Short names that `image_encoder` takes."""
 TEXT_MODELS = {name: IMAGE_MODELS[name] for name in ("clip", "siglip", "siglip2")} | {
     "minilm": "sentence-transformers/all-MiniLM-L6-v2"
 }
 """Short names that `text_encoder` takes."""
-DREAMSIM_PARTS = {
-    "dino": "facebook/dino-vitb16",
-    "clip": "openai/clip-vit-base-patch16",
-    "open_clip": "laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
-}
-"""The three networks of "dreamsim", before they were tuned."""
 
 
 def load_local(where: str | Path, load: Callable[[Path], Any]) -> Any:

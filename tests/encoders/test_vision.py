@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from genmonitor.encoders import image_encoder
 from genmonitor.encoders.frozen import FrozenEncoder
 from genmonitor.encoders.hub import IMAGE_MODELS
-from genmonitor.encoders.vision import ImageFeatures, dreamsim
+from genmonitor.encoders.vision import ImageFeatures
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +158,3 @@ def test_images_of_other_than_1_or_3_channels_are_refused():
     for channels in (2, 4):
         with pytest.raises(ValueError, match=rf"1 or 3 channels for a pretrained encoder, but got {channels}"):
             encoder.to_inputs(torch.ones(2, channels, 5, 5))
-
-
-def test_an_unknown_part_is_refused():
-    with pytest.raises(ValueError, match="`parts` to be one of 'dino', 'clip', 'open_clip', but got 'mae'"):
-        dreamsim((0, 1), parts=["mae"])

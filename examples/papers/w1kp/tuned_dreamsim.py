@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn DreamSim's release into models of transformers, which `image_encoder` and the commands take by their folder.
+"""Turn DreamSim's release into models of transformers, which `dreamsim.py` takes by their folder.
 
 python examples/papers/w1kp/tuned_dreamsim.py dreamsim_ensemble_checkpoint/ tuned-dreamsim/
-genmonitor diversity generated/ --prompts prompts.csv --encoder tuned-dreamsim/
 
 The first folder is dreamsim_ensemble_checkpoint.zip of release v0.2.0, unzipped. DINO comes from the cache of the
 Hugging Face hub: hf download facebook/dino-vitb16.
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from dreamsim import DREAMSIM_PARTS
 from torch import Tensor, nn
 
-from genmonitor.encoders.hub import DREAMSIM_PARTS, import_transformers, load_local
+from genmonitor.encoders.hub import import_transformers, load_local
 
 LORA = "ensemble_lora"
 CLIP_FILES = {"clip": "clip_vitb16_pretrain.pth.tar", "open_clip": "open_clip_vitb16_pretrain.pth.tar"}

@@ -27,7 +27,7 @@ PIXELS = "pixels"
 def add_encoder_arguments(parser: ArgumentParser) -> None:
     """Add the options for the encoding of outputs and prompts."""
     add = parser.add_argument
-    models = f"{', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels (default: pixels)"
+    models = f"{', '.join(IMAGE_MODELS)}, the folder of a saved model, or pixels (default: pixels)"
     add("--encoder", metavar="NAME", type=nonempty, default=PIXELS, help=f"encoder of images: {models}")
     models = f"{', '.join(TEXT_MODELS)}, the folder of a saved model, or tf-idf, which needs no model"
     default = "(default: each distinct prompt is a class of its own)"

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 
+import dreamsim as module
 import pytest
 import torch
+from dreamsim import IMAGENET, OPENAI, dreamsim
 from torch.nn.functional import conv2d, gelu, layer_norm, linear, normalize
 from tuned_dreamsim import CLIP_FILES, LORA, convert
-
-from genmonitor.encoders import hub, image_encoder
-from genmonitor.encoders.vision import IMAGENET, OPENAI, dreamsim
 
 TINY_SIDE, PATCH, TINY_WIDTH, LAYERS, TINY_SHARED, RANK = 32, 16, 128, 2, 6, 3
 TUNED = {"r": RANK, "lora_alpha": 0.5, "target_modules": ["qkv"]}
@@ -106,7 +105,7 @@ def release(weights, lora, tmp_path, monkeypatch):
     old, model = weights["dino"], transformers.ViTModel(config, add_pooling_layer=False)
     model.load_state_dict({name: old[theirs][rows] for name, theirs, rows in dino_names()})
     model.save_pretrained(tmp_path / "dino")
-    monkeypatch.setitem(hub.DREAMSIM_PARTS, "dino", str(tmp_path / "dino"))
+    monkeypatch.setitem(module.DREAMSIM_PARTS, "dino", str(tmp_path / "dino"))
     return tmp_path
 
 
@@ -141,7 +140,7 @@ IMAGES = torch.rand(3, 3, TINY_SIDE, TINY_SIDE, generator=torch.Generator().manu
 
 
 def test_tuned_features_are_those_of_the_three_networks_with_what_was_added(release, weights, lora):
-    encoder = image_encoder(converted(release), (0, 1))
+    encoder = dreamsim((0, 1), converted(release))
     with torch.no_grad():
         found = encoder(IMAGES)
     expected = joined([reference(weights[name], IMAGES, name, lora[name]) for name in weights])
@@ -162,9 +161,9 @@ def test_the_networks_before_tuning_come_from_the_hub(release, weights, monkeypa
     with torch.no_grad():
         found = dreamsim((0, 1), parts=["dino"])(IMAGES)
         assert torch.allclose(found, joined([reference(weights["dino"], IMAGES, "dino")]), atol=1e-5)
-    monkeypatch.setitem(hub.DREAMSIM_PARTS, "clip", "nobody/has-this")
+    monkeypatch.setitem(module.DREAMSIM_PARTS, "clip", "nobody/has-this")
     with pytest.raises(FileNotFoundError, match="Run: hf download nobody/has-this"):
-        image_encoder("dreamsim", (0, 1))
+        dreamsim((0, 1))
 
 
 def test_a_missing_file_is_named(release, tmp_path):
@@ -183,3 +182,8 @@ def test_additions_to_other_weights_are_refused(release):
     with pytest.raises(FileNotFoundError) as raised:
         converted(release)
     assert "attn.qkv of 3 networks, but got base_model.model.mlp" in str(raised.value.__cause__)
+
+
+def test_an_unknown_part_is_refused():
+    with pytest.raises(ValueError, match="`parts` to be one of 'dino', 'clip', 'open_clip', but got 'mae'"):
+        dreamsim((0, 1), parts=["mae"])
