@@ -16,10 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from data import digits
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor.evaluation import (
@@ -43,7 +45,6 @@ from genmonitor.plotting.style import (
     cluster_color,
     new_figure,
     paste,
-    region_alone,
     show_regions,
     to_tiles,
 )
@@ -90,6 +91,22 @@ def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Ten
         found = replace(found, findings=evaluator.findings(found, history))
         alerts += [(epoch, alert) for alert in evaluator.commit(found, history)]
     return evaluator, history, alerts, validation.images, images, found
+
+
+def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDArray[Any]:
+    """Return images (n, H, W, 3) that are faint outside a region.
+
+    Args:
+        tiles: Images in [0, 1].
+        labels: Labels (h, w) of the same images at any resolution.
+        region: Label of the region.
+    """
+    rows, columns = (
+        ((np.arange(size) + 0.5) * of / size).astype(int)
+        for size, of in zip(tiles.shape[1:3], labels.shape, strict=True)
+    )
+    inside = (labels == region)[rows[:, None], columns]
+    return np.where(inside[None, ..., None], tiles, 1 - 0.2 * (1 - tiles))
 
 
 def picture(

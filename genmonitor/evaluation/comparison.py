@@ -188,7 +188,7 @@ class Comparison:
         fitted = self.evaluator.fitted
         real = {"real": fitted.real} if len(fitted.real) else {}  # the first of many processes may have none
         sets = real | dict(zip(self.names, self.shown, strict=True))
-        return side_by_side(fitted.regions, self.findings, sets, self.split)()
+        return side_by_side(sets, self.findings, fitted.regions.value_range, self.split)()
 
     def shown_images(self) -> dict[str, ShownImages]:
         """Return real images, and some of each generated set with the nearest real image of each."""

@@ -18,11 +18,9 @@ from genmonitor.plotting.style import (
     Array,
     add_axes,
     add_region_legend,
-    cluster_color,
     new_figure,
     paste,
     printable,
-    region_alone,
     show_regions,
     to_array,
     to_tiles,
@@ -66,42 +64,32 @@ def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Ar
 
 def side_by_side(
     sets: Mapping[str, Array],
-    labels: Array,
-    region: int | None = None,
     value_range: tuple[float, float] = (0.0, 1.0),
     title: str = "",
     note: str = "",
 ) -> Figure:
-    """Draw images of each set, below a single region of those of the first row.
+    """Draw images of each set.
 
     Args:
         sets: Images (n, c, H, W) of one size, by name; at most the first 16 of each are shown.
-        labels: Labels (H, W), integers at pixel resolution.
-        region: Label of the region to show by itself, 0 for the constant sites; None for none.
         value_range: Values to show as black and as white.
-        title: Title, in the color of the region.
+        title: Title.
         note: Text below the title.
 
-    >>> figure = side_by_side({"real": [[[[0, 1]]]], "fake": [[[[1, 1]]]]}, [[1, 2]], region=2, title="cluster 2")
+    >>> figure = side_by_side({"real": [[[[0, 1]]]], "fake": [[[[1, 1]]]]}, title="cluster 2 differs")
     >>> [ax.get_title(loc="left") for ax in figure.axes]
     ['real', 'fake']
     """
-    labels, left = to_array(labels), _MARGIN
+    left = _MARGIN
     drawn = {name: to_tiles(to_array(images)[:SHOWN], value_range) for name, images in sets.items()}
     pasted = {name: paste(tiles, COLUMNS)[0] for name, tiles in drawn.items()}
-    if region is not None:
-        for name, tiles in drawn.items():
-            alone, _ = paste(region_alone(tiles[:COLUMNS], labels, region), COLUMNS)
-            space = np.ones((2 * GAP, alone.shape[1], 3))
-            pasted[name] = np.concatenate([alone, space, pasted[name]])
     tile_width = next(iter(drawn.values())).shape[2]
     width = COLUMNS * (tile_width + GAP) - GAP
     height = max(canvas.shape[0] for canvas in pasted.values())
     full = max(len(sets) * (width + _BETWEEN) - _BETWEEN + 2 * _MARGIN, 480)
-    color = cluster_color(region) if region else INK
     room = full - 2 * _MARGIN  # for letters some 10 pixels wide in the title, 8 in the note
     head = (printable(title, int(room / 10.2)), printable(note, int(room / 8)))
-    figure = new_figure(full, height + _HEAD + _MARGIN, *head, color)
+    figure = new_figure(full, height + _HEAD + _MARGIN, *head)
     for name, canvas in pasted.items():
         ax = add_axes(figure, left, _MARGIN + height - canvas.shape[0], canvas.shape[1], canvas.shape[0])
         ax.imshow(canvas, interpolation="nearest")

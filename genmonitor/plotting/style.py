@@ -162,26 +162,6 @@ def paste(tiles: NDArray[Any], columns: int) -> tuple[NDArray[Any], list[tuple[i
     return canvas, corners
 
 
-def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDArray[Any]:
-    """Return images (n, H, W, 3) that are faint outside a region.
-
-    Args:
-        tiles: Images in [0, 1].
-        labels: Labels (h, w) of the same images at any resolution.
-        region: Label of the region.
-
-    >>> region_alone(np.zeros((1, 2, 2, 3)), np.array([[1, 2]]), region=2)[0, :, :, 0]
-    array([[0.8, 0. ],
-           [0.8, 0. ]])
-    """
-    rows, columns = (
-        ((np.arange(size) + 0.5) * of / size).astype(int)
-        for size, of in zip(tiles.shape[1:3], labels.shape, strict=True)
-    )
-    inside = (labels == region)[rows[:, None], columns]
-    return np.where(inside[None, ..., None], tiles, 1 - 0.2 * (1 - tiles))
-
-
 def printable(text: str, length: int) -> str:
     """Return one line of limited length, with a question mark for characters missing in the font."""
     font = get_font(findfont(FontProperties()))

@@ -214,7 +214,6 @@ def test_regions_live_on_the_map_of_a_site_encoder(tmp_path):
     assert monitor.history[0]["image"] == pytest.approx(expected, rel=1e-5)
     assert {path.name.split("_epoch")[0].removesuffix(".png") for path in (tmp_path / "genmonitor").glob("*.png")} == {
         "cms_clusters",
-        "cms_cka",
         "cms_samples",
     }
 

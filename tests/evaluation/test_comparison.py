@@ -33,11 +33,6 @@ def two():
     return compare(REAL, DARK, LIGHT, settings=RegionSettings(partition=SIDES))
 
 
-def has_a_region_alone(figure):
-    heights = [ax.images[0].get_array().shape[0] for ax in figure.axes]
-    return [height == 5 * 64 + 3 * 8 + 16 for height in heights]  # a row more than four
-
-
 def drawn(n, of):
     return torch.randperm(of, generator=torch.Generator().manual_seed(0))[:n]
 
@@ -71,7 +66,6 @@ def test_real_images_differ_nowhere():
     found = compare(REAL, LIGHT, settings=RegionSettings(partition=SIDES))
     assert found.finding.startswith("No evidence of a difference from real images in any region (p = ")
     assert "differs (" not in str(found)
-    assert not any(has_a_region_alone(found.figure()))
 
 
 def test_regions_are_found_where_none_are_given():
@@ -104,7 +98,6 @@ def test_the_finding_of_two_sets_says_which_is_closer_and_where(two):
 def test_a_set_is_no_closer_than_itself():
     found = compare(REAL, LIGHT, LIGHT, settings=RegionSettings(partition=SIDES))
     assert found.finding.startswith("No evidence that fake or other is closer to the real images in any region")
-    assert not any(has_a_region_alone(found.figure()))
 
 
 def test_pairs_tell_smaller_differences():
@@ -121,11 +114,10 @@ def test_sets_may_be_of_different_sizes():
     assert compare(REAL, LIGHT, DARK[:50], settings=RegionSettings(partition=SIDES)).n_samples == 50
 
 
-def test_figure_shows_every_set_and_alone_what_differs_most(one, two):
+def test_figure_shows_every_set_and_names_what_differs_most(one, two):
     for found, names in ((one, ["real", "fake"]), (two, ["real", "fake", "other"])):
         figure = found.figure()
         assert [ax.get_title(loc="left") for ax in figure.axes] == names
-        assert all(has_a_region_alone(figure))
     assert one.figure().texts[0].get_text().startswith("cluster_2 (right half) differs from real images: error ratio ")
     assert two.figure().texts[0].get_text().startswith("other is closer to the real images than fake (p ")
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
@@ -88,7 +87,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         regions, findings, out = self.fitted.regions, evaluation.findings, dict[str, Drawing]()
         if len(samples.images):  # this process drew some
             real = {"real": self.fitted.real} if len(self.fitted.real) else {}
-            out["samples"] = side_by_side(regions, findings, real | {"generated": samples.images})
+            out["samples"] = side_by_side(real | {"generated": samples.images}, findings, regions.value_range)
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out
@@ -182,27 +181,25 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
     said = [str(x) for key in ("strange", "uncovered") for x in diagnosis.findings if x.measure == key]
     title, note = said if len(said) == 2 else " ".join(said).partition("; ")[::2]
-    nowhere = to_array(torch.zeros(diagnosis.average.shape[1:]))
-    odd = partial(plots.side_by_side, shown, nowhere, None, value_range, title, note and capitalized(note))
+    odd = partial(plots.side_by_side, shown, value_range, title, note and capitalized(note))
     return {"diagnosis": drawn, "single_samples": odd}
 
 
-def side_by_side(regions: Regions, findings: Sequence[Finding], sets: Mapping[str, Tensor], note: str = "") -> Drawing:
+def side_by_side(
+    sets: Mapping[str, Tensor], findings: Sequence[Finding], value_range: tuple[float, float], note: str = ""
+) -> Drawing:
     """Return a function that draws images of each set below the region that differs most.
 
     Args:
-        regions: Regions that were found.
-        findings: Findings of the evaluation; a region takes precedence over an area of the diagnosis.
         sets: Images [n, C, H, W] by name.
+        findings: Findings of the evaluation; a region takes precedence over an area of the diagnosis.
+        value_range: Values to show as black and as white.
         note: Text below the title.
     """
     verdict = next((x for x in findings if x.area.region is not None), findings[0])
-    label = regions.partition.regions().get(verdict.area.region or "")
-    height, width = next(iter(sets.values())).shape[2:]
     shown = {name: to_array(images[: plots.SHOWN]) for name, images in sets.items()}
     title = str(verdict).split(". ")[0].removesuffix(".")
-    labels = image_labels(regions.partition, (height, width))
-    return partial(plots.side_by_side, shown, labels, label, regions.value_range, title, note)
+    return partial(plots.side_by_side, shown, value_range, title, note)
 
 
 def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:

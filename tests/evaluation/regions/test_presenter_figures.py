@@ -30,7 +30,7 @@ HISTORY = [record(0), record(1, gap=0.5, cluster_1=0.7)]
 
 
 def figures(history, images=IMAGES):
-    return side_by_side(regions(), RegionFindings.of(PARTITION).find(history), {"real": images, "generated": images})()
+    return side_by_side({"real": images, "generated": images}, RegionFindings.of(PARTITION).find(history), (0.0, 1.0))()
 
 
 def titles(figure):
