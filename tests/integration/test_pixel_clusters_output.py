@@ -60,7 +60,6 @@ SCALARS = [
 LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p"}
 LOGGED |= {"structure_image", "texture_image"}
 LOGGED |= {x for x in SCALARS if x.startswith(("cluster_", "error_ratio_")) and not x.endswith("constant")}
-DETAILS = [x for x in SCALARS if x not in LOGGED]
 PICTURES = {f"cms/{name}" for name in ("clusters", "diagnosis", "samples", "single_samples")}
 
 
