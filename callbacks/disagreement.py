@@ -57,7 +57,7 @@ class DisagreementMonitor(PromptedMonitor):
         output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
         prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]. Or the
-            name of a published one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot
+            name of a published one on this machine, such as "clip" or "siglip", see `text_encoder`; None for one-hot
             labels. Modules are frozen and kept out of the trained module.
         kernel: Kernel of outputs; None for a Gaussian. A gamma that is not given comes from real images.
         prompt_kernel: Kernel of prompts; None for the cosine if `kernel` is one, else for a Gaussian. Its gamma comes

@@ -61,7 +61,7 @@ class DiversityMonitor(PromptedMonitor):
         output_encoder: Callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
             `genmonitor.encoders.image_encoder` makes published ones.
         prompt_encoder: Callable or Module from a list of n strings, or labels int64 [n], to features [n, e]. Or the
-            name of a published one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot
+            name of a published one on this machine, such as "clip" or "siglip", see `text_encoder`; None for one-hot
             labels. Modules are frozen and kept out of the trained module. Your own encoders declare a common space of
             images and prompts by an attribute `space` of equal value.
         kernel: Kernel of outputs; None for the cosine. A Gaussian needs `num_features`; its gamma comes from real

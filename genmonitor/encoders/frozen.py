@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -148,35 +148,3 @@ class OneHot:
     def __call__(self, labels: Tensor) -> Tensor:
         """Encode labels [n]."""
         return (labels[:, None] == self.classes.to(labels.device)).float()
-
-
-class TfIdf:
-    """TF-IDF vectors of texts [n, w], of unit length: words frequent in a text and rare in the corpus weigh most.
-
-    Args:
-        corpus: Texts that define the vocabulary, at most the 3000 most frequent words.
-
-    Raises:
-        ModuleNotFoundError: If scikit-learn is not installed.
-        ValueError: If the corpus has no words.
-
-    Example:
-        >>> encode = TfIdf(["a red cat", "a blue cat", "a dog"])
-        >>> red, blue, dog = encode(["red cat", "blue cat", "dog"])
-        >>> bool(red @ blue > red @ dog)
-        True
-    """
-
-    def __init__(self, corpus: Sequence[str]) -> None:
-        try:
-            from sklearn.feature_extraction.text import TfidfVectorizer
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                'TF-IDF needs scikit-learn, which is not installed. Run: pip install "genmonitor[demo]"'
-            ) from error
-        # words of one character count too, which may be the only difference between prompts
-        self._vectorizer = TfidfVectorizer(max_features=3000, token_pattern=r"(?u)\b\w+\b").fit(corpus)
-
-    def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Encode texts."""
-        return torch.from_numpy(self._vectorizer.transform(texts).toarray()).float()

@@ -14,9 +14,7 @@ IMAGE_MODELS = {
     "siglip2": "google/siglip2-base-patch16-224",
 }
 """Short names that `image_encoder` takes."""
-TEXT_MODELS = {name: IMAGE_MODELS[name] for name in ("clip", "siglip", "siglip2")} | {
-    "minilm": "sentence-transformers/all-MiniLM-L6-v2"
-}
+TEXT_MODELS = {name: IMAGE_MODELS[name] for name in ("clip", "siglip", "siglip2")}
 """Short names that `text_encoder` takes."""
 
 

@@ -58,21 +58,6 @@ def save_siglip(folder, resample=3):
     return folder
 
 
-def save_sentence_encoder(folder, pooling=None, steps=("Transformer", "Pooling", "Normalize")):
-    """Save a BERT of 16 features and 12 tokens, each word one, in the layout of sentence-transformers."""
-    transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(**_tower(), vocab_size=2 + len(WORDS), max_position_embeddings=LENGTH)
-    torch.manual_seed(0)
-    transformers.BertModel(config).save_pretrained(folder)
-    _save_tokenizer(folder)
-    modules = [{"type": f"sentence_transformers.models.{step}"} for step in steps]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling or {"pooling_mode_mean_tokens": True}))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 5, "do_lower_case": True}))
-    return folder
-
-
 def _tower():
     return {"hidden_size": WIDTH, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from _helpers.pretrained import LENGTH, SHARED, WIDTH, save_clip, save_dinov2, save_sentence_encoder, save_siglip
+from _helpers.pretrained import LENGTH, SHARED, save_clip, save_dinov2, save_siglip
 from torch.nn.functional import normalize
 
 from genmonitor.callbacks import DiversityMonitor
@@ -18,7 +18,7 @@ TEXTS = ["a white cat", "dog"]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    save = {"clip": save_clip, "siglip": save_siglip, "sentences": save_sentence_encoder}
+    save = {"clip": save_clip, "siglip": save_siglip}
     return {name: save(tmp_path_factory.mktemp(name)) for name, save in save.items()}
 
 
@@ -44,63 +44,16 @@ def test_siglip_embeddings_are_those_of_transformers(folders):
         assert torch.allclose(text_encoder(folders["siglip"])(["A white CAT", "Dog"]), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["clip", "siglip", "sentences"])
+@pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_a_text_is_the_same_beside_a_longer_one(folders, name):
     texts = FrozenEncoder("prompt_encoder", text_encoder(folders[name]), 2)
     assert torch.allclose(texts(["dog"]), texts(["dog", "a white cat"])[:1], atol=1e-5)
     assert not torch.allclose(texts(["dog"]), texts(["cat"]), atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("pooling", "first"),
-    [
-        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, False),
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, True),
-        ({"pooling_mode": "mean"}, False),
-        ({"pooling_mode": "cls"}, True),
-    ],
-)
-@pytest.mark.parametrize("unit_length", [False, True])
-def test_sentences_are_pooled_as_their_files_say(tmp_path, pooling, first, unit_length):
-    from transformers import BertModel
-
-    steps = ["Transformer", "Pooling", *(["Normalize"] if unit_length else [])]
-    folder = save_sentence_encoder(tmp_path, pooling, steps)
-    model = BertModel.from_pretrained(folder).eval()
-    with torch.no_grad():  # token 2 is "a", 3 "white" and so on; the sixth word is beyond `max_seq_length`
-        states = model(input_ids=torch.tensor([[2, 3, 4, 5, 6]])).last_hidden_state[0]
-        expected = states[0] if first else states.mean(0)
-        found = text_encoder(folder)(["A white cat dog photo of", "dog"])[0]
-    assert found.shape == (WIDTH,)
-    assert torch.allclose(found, expected / expected.norm() if unit_length else expected, atol=1e-5)
-    assert f"first_token={first}, unit_length={unit_length}" in repr(text_encoder(folder))  # as a cache tells it by
-
-
-@pytest.mark.parametrize(
-    ("pooling", "steps", "message"),
-    [
-        ({"pooling_mode": "max"}, ["Transformer", "Pooling"], "asks for max"),
-        (
-            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
-            ["Transformer", "Pooling"],
-            "_cls_token, ",
-        ),
-        (None, ["Transformer", "Pooling", "Dense"], "has Transformer, Pooling, Dense"),
-    ],
-)
-def test_a_sentence_encoder_with_other_steps_is_refused(tmp_path, pooling, steps, message):
-    save_sentence_encoder(tmp_path, pooling, steps)
-    with pytest.raises(ValueError, match=message):
-        text_encoder(tmp_path)
-
-
-def test_a_model_that_embeds_no_sentences_is_refused(tmp_path):
-    (save_sentence_encoder(tmp_path) / "modules.json").unlink()
-    with pytest.raises(ValueError, match=r"has no modules\.json"):
-        text_encoder(tmp_path)
-    (tmp_path / "images").mkdir()
-    with pytest.raises(FileNotFoundError, match="images holds none, or not all of it"):
-        text_encoder(save_dinov2(tmp_path / "images"))  # has no tokenizer
+def test_a_model_without_texts_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"is of kind 'dinov2'.*sentence-transformers"):
+        text_encoder(save_dinov2(tmp_path))
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
@@ -136,15 +89,15 @@ def test_siglip_reads_its_own_tokenizer(folders, tmp_path):
 
 
 def test_a_monitor_takes_the_name(folders):
-    monitor = DiversityMonitor(TEXTS, 8, prompt_encoder=str(folders["sentences"]))
+    monitor = DiversityMonitor(TEXTS, 8, prompt_encoder=str(folders["clip"]))
     monitor.evaluator._encode_prompts(torch.zeros(2, 1, 4, 4))
-    assert monitor.evaluator.dims == (16, WIDTH)
+    assert monitor.evaluator.dims == (16, SHARED)
 
 
 def test_the_extra_is_named_without_transformers(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ModuleNotFoundError, match=r'pip install "genmonitor\[clip\]"'):
-        text_encoder("minilm")
+        text_encoder("clip")
 
 
 @pytest.mark.slow

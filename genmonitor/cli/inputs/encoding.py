@@ -14,7 +14,7 @@ from genmonitor.cli.arguments import add_folder_arguments, nonempty, number_with
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
 from genmonitor.distributed import Collective
-from genmonitor.encoders.frozen import Encoder, FrozenEncoder, TfIdf, pixels
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder, pixels
 from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
@@ -29,7 +29,7 @@ def add_encoder_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     models = f"{', '.join(IMAGE_MODELS)}, the folder of a saved model, or pixels (default: pixels)"
     add("--encoder", metavar="NAME", type=nonempty, default=PIXELS, help=f"encoder of images: {models}")
-    models = f"{', '.join(TEXT_MODELS)}, the folder of a saved model, or tf-idf, which needs no model"
+    models = f"{', '.join(TEXT_MODELS)}, or the folder of a saved model"
     default = "(default: each distinct prompt is a class of its own)"
     add("--text-encoder", metavar="NAME", type=nonempty, help=f"encoder of prompts: {models} {default}")
     add_folder_arguments(parser)
@@ -110,7 +110,7 @@ def input_notes(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | 
 def prompt_encoder(args: Namespace, prompts: PromptRows) -> Encoder | None:
     """Return the encoder of prompts; None for class labels."""
     if prompts.are_texts and args.text_encoder is not None:
-        return TfIdf(prompts.values) if args.text_encoder == "tf-idf" else text_encoder(args.text_encoder)
+        return text_encoder(args.text_encoder)
     if prompts.are_texts:
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts.values))}
         return lambda texts: torch.eye(len(places))[[places[text] for text in texts]]

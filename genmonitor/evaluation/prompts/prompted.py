@@ -190,7 +190,7 @@ def _prompt_encoder(given: Encoder | str | None, prompts: Prompts) -> Encoder:
     if given is None and not prompts.are_labels:
         raise ValueError(
             "Expected a `prompt_encoder` for prompts that are strings, but got None. Give the name of a published "
-            'one, such as "minilm" or "clip", or any callable from a list of strings to features [n, e].'
+            'one, such as "clip" or "siglip", or any callable from a list of strings to features [n, e].'
         )
     if isinstance(given, str):
         if prompts.are_labels:

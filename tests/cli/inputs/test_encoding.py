@@ -92,9 +92,6 @@ def test_prompts_are_encoded_by_what_they_are():
     args = arguments()
     assert prompt_encoder(args, PromptRows([3, 4])) is None
     assert torch.equal(prompt_encoder(args, PromptRows(["a", "b", "a"]))(["b", "a"]), torch.eye(2).flip(0))
-    rows = PromptRows.of(torch.tensor([[5.0], [2.0], [5.0]]))
-    assert prompt_encoder(args, rows)(torch.tensor(rows.values)).tolist() == [[5.0], [2.0], [5.0]]
-    assert prompt_encoder(arguments(text_encoder="tf-idf"), PromptRows(["cat", "dog"]))(["cat"]).tolist() == [[1, 0]]
 
 
 def test_samples_are_numbered_through():
