@@ -6,22 +6,25 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.cli.arguments import nonempty_path
 from genmonitor.report.answers import find_checkpoint
-from genmonitor.report.run import MonitorRun, find_folder, read_run
+from genmonitor.report.run import find_folder, read_run
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
-    add = parser.add_argument
-    add("run", metavar="RUN", type=nonempty_path, help="folder of a run, such as runs/dcgan-digits/version_0")
-    add("--prefix", metavar="P", type=nonempty, help="prefix of the monitor that ranks (default: the first)")
+    text = "folder of a run, such as runs/dcgan-digits/version_0"
+    parser.add_argument("run", metavar="RUN", type=nonempty_path, help=text)
 
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Find the best evaluation and its checkpoint."""
     folder = find_folder(args.run)
-    best = _best(read_run(folder).monitors, args.prefix)
+    monitors = read_run(folder).monitors
+    best = next((monitor.best for monitor in monitors if monitor.best is not None), None)
+    if best is None:
+        names = ", ".join(monitor.prefix for monitor in monitors)
+        raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {names}.")
     if "global_step" not in best:
         raise ValueError(
             f"Expected a run of a Trainer, but a loop made {folder.parent}, whose checkpoints nobody but it knows. The "
@@ -36,12 +39,3 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
         )
     result = {"checkpoint": str(path), "epoch": epoch, "step": step, "message": best["message"]}
     return result, result["checkpoint"]
-
-
-def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
-    """Return the best evaluation of a monitor that ranks."""
-    best = next((x.best for x in monitors if x.best is not None and prefix in (None, x.prefix)), None)
-    if best is None:
-        names = ", ".join(monitor.prefix for monitor in monitors)
-        raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {names}.")
-    return dict(best)

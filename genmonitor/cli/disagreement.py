@@ -90,13 +90,11 @@ def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | Non
     of_page = [
         ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),
         *(replace(x, chart=None) for x in evaluator.values() if x.key in ("p", "baseline_total")),
-        ValueSpec("sigma", "width of the outputs' Gaussian kernel", detail=True),
-        ValueSpec("prompt_sigma", "width of the prompts' Gaussian kernel", detail=True),
     ]
     return Measurement(
         title="What two models do differently",
         findings=[disagreement_finding(found.values, differing, second, of=first)],
-        values=found.values | _sigmas(evaluator, prompts),
+        values=found.values,
         specs=of_page,
         split=f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below only "
         f"{second}",
@@ -129,12 +127,6 @@ def _evaluator(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | N
     encoder = None if prompts is None else prompt_encoder(args, prompts)
     encoding: dict[str, Any] = {"prompt_encoder": encoder, "batch_size": args.batch_size}
     return DisagreementEvaluator(DisagreementSettings.of(**of), **encoding, baseline_draws=9, prefix=NAME)
-
-
-def _sigmas(evaluator: DisagreementEvaluator, prompts: PromptRows | None) -> dict[str, float]:
-    """Return the widths of the Gaussian kernels."""
-    kernels = {"sigma": evaluator.kernel} | ({} if prompts is None else {"prompt_sigma": evaluator.prompt_kernel})
-    return {name: (2 * kernel.gamma) ** -0.5 for name, kernel in kernels.items() if kernel.gamma}
 
 
 def _titles(sets: Sequence[Outputs]) -> tuple[str, ...]:

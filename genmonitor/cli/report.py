@@ -8,7 +8,7 @@ from typing import Any
 
 from genmonitor.cli.arguments import nonempty_path
 from genmonitor.report import find_folder, write_report
-from genmonitor.report.run import MonitorRun, read_run
+from genmonitor.report.run import read_run
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -18,15 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
-    """Write the page."""
+    """Write the report."""
     report = write_report(find_folder(args.run))
-    run = read_run(report.parent)
-    monitors = {monitor.prefix: _as_data(monitor) for monitor in run.monitors}
-    result = {"report": str(report), "monitors": monitors, "unreadable": run.unreadable}
-    return result, "\n".join([*run.unreadable, f"Report: {report}"])
-
-
-def _as_data(monitor: MonitorRun) -> dict[str, Any]:
-    """Return the last evaluation of a monitor."""
-    evaluated = {"evaluations": len(monitor.records), "findings": [x.to_dict() for x in monitor.findings]}
-    return evaluated | {"values": monitor.records[-1], "baseline": monitor.baseline}
+    unreadable = read_run(report.parent).unreadable
+    return {"report": str(report), "unreadable": unreadable}, "\n".join([*unreadable, f"Report: {report}"])

@@ -17,7 +17,6 @@ import numpy as np
 
 from genmonitor._io import printable
 from genmonitor.evaluation.results import Alert
-from genmonitor.findings.tables import Table
 from genmonitor.loggers.backend import Backend
 
 # TensorBoard reads one layout per run: the monitors of a Trainer share it.
@@ -53,11 +52,6 @@ class TensorBoardBackend(Backend):
                 pixels = np.asarray(picture.convert("RGB"))
             self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")
 
-    def log_table(self, tag: str, table: Table, step: int) -> None:
-        """Add the text and numbers of a table as text."""
-        kept = table.without_pictures()
-        self.experiment.add_text(self.key(tag), markdown_table(kept.columns, kept.rows), global_step=step)
-
     def log_finding(self, tag: str, text: str, step: int) -> None:
         """Add a text with each line as a paragraph."""
         lines = [as_markdown(line) for line in text.splitlines()]
@@ -81,21 +75,3 @@ def as_markdown(text: str) -> str:
     """
     line = printable(" ".join(text.split()))
     return "".join(f"&#{ord(c)};" if c.isascii() and not c.isalnum() and c != " " else c for c in line)
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in Markdown.
-
-    Args:
-        columns: Names of the columns.
-        rows: Rows of strings and numbers.
-
-    Example:
-        >>> print(markdown_table(["prompt", "share"], [["a | b", 0.25]]))
-        | prompt | share |
-        | --- | --- |
-        | a &#124; b | 0&#46;25 |
-    """
-    written = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in line] for line in [columns, *rows]]
-    head, *body = [list(map(as_markdown, line)) for line in written]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(columns), *body])

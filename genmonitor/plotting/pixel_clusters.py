@@ -50,11 +50,6 @@ def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Ar
     labels, gray = to_array(labels), None
     if image is not None:
         gray = to_array(image).mean(0)
-        if gray.shape != labels.shape:
-            raise ValueError(
-                f"Expected `image` of shape [c, H, W] as high and wide as `labels`, but got {list(np.shape(image))} "
-                f"with labels {list(labels.shape)}. Scale the labels to the image's pixels."
-            )
         gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
     figure = new_figure(760, 600, "Clusters of pixels" if gray is None else "Clusters over the average real image")
     show_regions(add_axes(figure, 18, 18, 520, 520), labels, gray)

@@ -4,7 +4,6 @@ import re
 from html import unescape
 
 import lightning.pytorch.loggers
-import numpy as np
 import pytest
 from _helpers.logged import read_tensorboard, shown_by_tensorboard
 from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
@@ -12,8 +11,7 @@ from PIL import Image
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from genmonitor.evaluation.results import Alert
-from genmonitor.findings.tables import Table
-from genmonitor.loggers.tensorboard import TensorBoardBackend, as_markdown, markdown_table
+from genmonitor.loggers.tensorboard import TensorBoardBackend, as_markdown
 
 
 @pytest.fixture
@@ -82,7 +80,6 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     logger.log_metrics({"cms/image": 0.9}, step=1)
     backend.log_layout("cms", {"image": ["image"]})
     backend.log_figures(cluster_figures(), 1, None)
-    backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), 1)
     backend.log_finding("cms/finding", "cluster_1 differs", 1)
     backend.log_alert(Alert("title", "text"), 1)
     events = read_back(logger)
@@ -90,7 +87,7 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     assert [tag for tag in events.Tags()["scalars"] if re.match(pattern, tag)] == ["run-cms/image"]
     assert events.Tags()["images"] == ["run-cms/cluster_map"]
     texts = {tag.removesuffix("/text_summary") for tag in events.Tags()["tensors"] if tag.endswith("/text_summary")}
-    assert texts == {"run-cms/prompts", "run-cms/finding", "run-alerts"}
+    assert texts == {"run-cms/finding", "run-alerts"}
 
 
 def test_alert_is_shown_as_it_is(logger):
@@ -112,17 +109,6 @@ def test_finding_is_shown_as_it_is_a_paragraph_each(logger):
     shown = unescape(html)
     assert "*red* + 0.1." in shown
     assert "<b>All</b> regions differ." in shown
-
-
-def test_table_is_a_text_without_pictures(logger):
-    table = Table(["prompt", "samples", "share"], [["<b>a | cat", np.zeros((2, 2, 3), np.uint8), 0.25]])
-    TensorBoardBackend(logger).log_table("disagreement/prompts", table, step=9)
-    (event,) = read_back(logger).Tensors("disagreement/prompts/text_summary")
-    assert event.step == 9
-    html = shown_by_tensorboard(text_of(event))
-    cells = [unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", html)]
-    assert cells == ["prompt", "share", "<b>a | cat", "0.25"]
-    assert "<b>" not in html
 
 
 def test_handles_what_writes_like_a_summary_writer(logger):
@@ -156,14 +142,6 @@ HOSTILE = [
     "\\[x\\](y)",
     "un chat, \u732b, \U0001f408",
 ]
-
-
-@pytest.mark.parametrize("prompt", HOSTILE)
-def test_markdown_table_shows_text_as_it_was_written(prompt):
-    html = shown_by_tensorboard(markdown_table(["prompt", "share"], [[prompt, 0.25], ["after", 1.0]]))
-    cells = [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", html, re.DOTALL)]
-    assert cells == [prompt, "0.25", "after", "1"]
-    assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td"}
 
 
 def test_as_markdown_leaves_only_letters_and_digits():

@@ -94,11 +94,6 @@ def test_overlay_shows_the_image_under_the_colors():
     assert shown.max() <= 1
 
 
-def test_overlay_refuses_another_size():
-    with pytest.raises(ValueError, match=r"\[1, 4, 4\] with labels \[8, 8\]"):
-        figures.cluster_map(LABELS, image=torch.zeros(1, 4, 4))
-
-
 def test_overlay_of_an_even_image_has_no_warning():
     drawn = pixels(figures.cluster_map(LABELS, image=torch.zeros(3, 8, 8)))
     assert len(np.unique(drawn.reshape(-1, 4), axis=0)) > 3  # the regions' colors

@@ -151,18 +151,15 @@ def _order(outputs: Outputs, prompts: Sequence[object]) -> tuple[str, ...]:
 def _by_file(path: Path, prompts: dict[str, str], files: list[str], outputs: Outputs) -> list[str]:
     """Return the prompt of each image, looked up by the path of its file in the folder or by its name alone."""
     names = [name if name in prompts else Path(name).name for name in outputs.names]
-    known = set(names)
     problems = {
         "has more than one row for": [file for file, count in Counter(files).items() if count > 1],
         "has no row for": [name for name, found in zip(outputs.names, names, strict=True) if found not in prompts],
-        f"names files that are not in {outputs.where}:": [file for file in files if file not in known],
         "does not say which folder the file is in:": [name for name, count in Counter(names).items() if count > 1],
     }
     for problem, found in problems.items():
         if found:
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
             raise ValueError(
                 f"Expected a row for each of the {outputs.kind} of {outputs.where} by its file, but {path} {problem} "
-                f"{', '.join(found[:3])}{more}."
+                f"{', '.join(found[:3])}."
             )
     return [prompts[name] for name in names]
