@@ -101,7 +101,7 @@ def test_diversity_of_embeddings_takes_a_gaussian(genmonitor, tmp_path):
 )
 def test_diversity_refuses_at_the_door(classes, genmonitor, arguments, complaint):
     (classes / "own.txt").write_text("".join(f"prompt {i}\n" for i in range(36)))
-    np.save(classes / "wide.npy", np.zeros((3, 56, 56)))
+    np.save(classes / "wide.npy", np.ones((3, 56, 56)))
     status, said, complained = genmonitor("diversity", *arguments.format(place=classes).split())
     assert (status, said) == (2, "")
     assert complaint in complained
