@@ -115,8 +115,9 @@ def level_operations(x: Tensor, kernel: Any, patch: int, tolerance: float) -> fl
     values = site_values(x, patch)
     shifted = values - values.mean(2, keepdim=True)
     degree = levels.choose_degree(shifted, kernel.gamma, tolerance / 4)
-    _, spectrum = levels._principal_levels(shifted, kernel.gamma, degree)
-    return len(levels.level_pairs(spectrum, tolerance / 2)) * len(values) ** 2 * len(x)
+    spectrum, _ = levels._principal_axes(shifted, kernel.gamma, degree, 1)
+    weights = spectrum.amax(0)[: levels.needed_levels(spectrum, tolerance / 4)]
+    return len(levels.level_pairs(weights, tolerance / 4)) * len(values) ** 2 * len(x)
 
 
 def full_batch_28x28x1() -> dict[str, Any]:

@@ -2,24 +2,23 @@
 """CKA between all pairs of sites through the Taylor features of the Gaussian kernel.
 
 tr(K H L H) / n² is the squared Frobenius norm of the cross-covariance of the features of two sites. Rotated onto their
-principal axes, a site has a few strong and many weak features. Pairs too weak to matter are never multiplied.
+principal axes, a site has a few strong and many weak features. The weak ones are left out.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.feature_maps import taylor_features, taylor_size
 
-Pairs = list[tuple[int, int]]
 MAX_DEGREE = 12
-FLOAT32_ERROR = 5e-6
-"""Largest relative error of a sum of squared products in float32."""
+LOOSE = 1e-4
+"""Tolerance from which products in float32 are precise enough; their relative error is below 5e-6."""
 
 
 def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
@@ -38,18 +37,19 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
         return None
     shifted = values - values.mean(2, keepdim=True, dtype=torch.float64).to(values)
     degree = choose_degree(shifted, gamma, tolerance / 4)
-    size = taylor_size(per_site, degree)
-    if degree > MAX_DEGREE or size > n // 2:
+    if degree > MAX_DEGREE or taylor_size(per_site, degree) > n // 2:
         return None
-    if size > _levels_in_memory(shifted) and 8 * (len(values) * size) ** 2 <= chunking.MEMORY_BUDGET:
-        return _cka_by_covariance(shifted, gamma, degree)
-    levels, spectrum = _principal_levels(shifted, gamma, degree)
-    pairs = level_pairs(spectrum, tolerance / 2)
-    # n / 2 pairs cost as much as the product of Gram matrices, of which only the upper triangle is multiplied
-    used = 1 + max(map(max, pairs))
-    if len(pairs) > n // 2 or used > len(levels):
+    # as many levels cost as much as the product of Gram matrices, of which only the upper triangle is multiplied
+    most = math.isqrt(n // 2)
+    spectrum, axes = _principal_axes(shifted, gamma, degree, most)
+    count = needed_levels(spectrum, tolerance / 4)
+    if count > most:
         return None
-    out = sum_of_squares(levels[:used], spectrum[:, :used], pairs, tolerance / 2)
+    levels = values.new_empty(count, len(values), n, dtype=torch.float32 if tolerance >= LOOSE else torch.float64)
+    for sites in _groups(shifted, degree):
+        features = _centered_features(shifted[sites], gamma, degree)
+        levels[:, sites] = (axes[sites, :, :count].transpose(1, 2) @ features).transpose(0, 1).to(levels)
+    out = sum_of_squares(levels, spectrum.amax(0), tolerance / 4)
     out.diagonal().fill_(1)
     return out.clamp_(0, 1)
 
@@ -95,29 +95,6 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
     return MAX_DEGREE + 1
 
 
-def _cka_by_covariance(shifted: Tensor, gamma: float, degree: int) -> Tensor:
-    """Return the CKA from the covariance of the Taylor features of all sites, summed over a few images at a time.
-
-    It costs more than products of principal levels, but its memory does not grow with the number of images.
-    """
-    d, values, n = shifted.shape
-    size = d * taylor_size(values, degree)
-    product = shifted.new_zeros(size, size, dtype=torch.float64)
-    total = product.new_zeros(size)
-    center: Tensor | None = None
-    for start, stop in row_blocks(n, 4 * product.element_size(), columns=size):
-        features = taylor_features(shifted[:, :, start:stop].double(), gamma, degree).flatten(0, 1)
-        if center is None:  # near the mean of all, so that products lose nothing to cancellation
-            center = features.mean(1, keepdim=True)
-        features -= center
-        total += features.sum(1)
-        for a, b in row_blocks(size, product.element_size()):
-            product[a:b, a:].addmm_(features[a:b], features[a:].T)
-    covariance = product.addr_(total, total, alpha=-1 / n)
-    covariance = covariance.triu_() + covariance.triu(1).T
-    return normalized(covariance.unflatten(1, (d, -1)).unflatten(0, (d, -1)).square().sum((1, 3)))
-
-
 def normalized(hsic: Tensor) -> Tensor:
     """Normalize HSIC [d, d] to CKA: the diagonal is 1, or 0 where HSIC is 0."""
     own = hsic.diagonal().clone()
@@ -127,93 +104,72 @@ def normalized(hsic: Tensor) -> Tensor:
     return out
 
 
-def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
-    """List the pairs of levels to multiply; the others add up to less than the tolerance for any two sites.
+def needed_levels(spectrum: Tensor, tolerance: float) -> int:
+    """Return the number of levels whose products give the CKA of any two sites within the tolerance.
 
-    The shorter of two lists is returned. One leaves out the weakest pairs, each of which adds at most the product of
-    the weights of its two levels. The other leaves out all pairs with a level beyond the first r. If S + W are the Gram
-    matrices of two sites, with |S + W| = 1, the products that involve W add at most 2 |W| + |W|².
+    If S + W are the Gram matrices of two sites, with |S + W| = 1, the products that involve W add at most
+    2 |W| + |W|².
 
     Args:
-        spectrum: Spectrum of each site [d, R], in descending order.
+        spectrum: Spectrum of each site [d, R], of norm 1, in descending order.
         tolerance: Largest part that may be missing from an entry.
     """
-    r = spectrum.shape[1]
-    weight = _weights(spectrum).flatten()
-    order = weight.argsort()
-    kept = order[weight[order].cumsum(0) > tolerance].tolist()
     beyond = spectrum.square().flip(1).cumsum(1).flip(1).sqrt().amax(0)
-    first = max(1, int((beyond * (2 + beyond) > tolerance).sum()))
-    if first**2 < len(kept) or not kept:
-        return [(k, other) for k in range(first) for other in range(first)]
-    return sorted((index // r, index % r) for index in kept)
+    return max(1, int((beyond * (2 + beyond) > tolerance).sum()))
 
 
-def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: float) -> Tensor:
-    """Sum the squared products over pairs of levels for all pairs of sites, multiplying the upper triangle only.
+def level_pairs(weights: Tensor, tolerance: float) -> list[list[int]]:
+    """List the pairs of levels to multiply, for the weights of `sum_of_squares` [R]."""
+    return (weights[:, None] * weights > tolerance / len(weights) ** 2).nonzero().tolist()
+
+
+def sum_of_squares(levels: Tensor, weights: Tensor, tolerance: float) -> Tensor:
+    """Sum the squared products over pairs of levels, for all pairs of sites.
 
     Args:
-        levels: Levels [R, d, N], float64.
-        spectrum: Squared norms of the levels [d, R].
-        pairs: Pairs of levels, both (k, l) and (l, k).
-        tolerance: Largest error of a pair in float32; pairs that exceed it are multiplied in float64.
+        levels: Levels [R, d, N].
+        weights: Largest squared norm of each level: a pair adds at most the product of both.
+        tolerance: Largest part that may be missing from an entry.
 
     Returns:
         [d, d], float64.
     """
-    d, weights = levels.shape[1], _weights(spectrum)
-    heavy = [pair for pair in pairs if FLOAT32_ERROR * weights[pair] > tolerance]
-    light = [pair for pair in pairs if FLOAT32_ERROR * weights[pair] <= tolerance]
-    singles = {level: levels[level].float() for pair in light for level in pair}
-    out = levels.new_empty(d, d)
+    d = levels.shape[1]
+    pairs = level_pairs(weights[: len(levels)], tolerance)
+    out = levels.new_zeros(d, d, dtype=torch.float64)
     for start, stop in row_blocks(d, 4 * levels.element_size()):
-        block = levels.new_zeros(stop - start, d - start)
-        total = block.new_zeros(block.shape, dtype=torch.float32)
-        for factors, into, some in ((levels, block, heavy), (singles, total, light)):
-            for k, other in some:
-                product = factors[k][start:stop] @ factors[other][start:].T
-                into.addcmul_(product, product)
-        out[start:stop, start:] = block.add_(total)
-        out[stop:, start:stop] = block[:, stop - start :].T
-        square = out[start:stop, start:stop]  # rounding differs between the two sides of the diagonal
-        square.copy_(square.triu() + square.triu(1).T)
-    return out
+        for k, other in pairs:
+            out[start:stop, start:] += (levels[k, start:stop] @ levels[other, start:].T).square_()
+    return out.triu_() + out.triu(1).T
 
 
-def _weights(spectrum: Tensor) -> Tensor:
-    """Return the largest contribution of each pair of levels to an entry [R, R]."""
-    largest = spectrum.amax(0)
-    return largest[:, None] * largest
-
-
-def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tensor, Tensor]:
-    """Rotate each site's Taylor features onto their principal axes.
+def _principal_axes(shifted: Tensor, gamma: float, degree: int, most: int) -> tuple[Tensor, Tensor]:
+    """Return the principal axes of each site's Taylor features.
 
     Returns:
-        The strongest levels [at most R, d, N], as many as fit into the memory budget twice. They are scaled so that CKA
-        is the sum of squared products over pairs of levels. Then the whole spectrum [d, R], of norm 1, in descending
-        order.
+        The whole spectrum [d, R], of norm 1, in descending order, and the axes [d, R, at most `most`], scaled so that
+        CKA is the sum of squared products over pairs of levels.
     """
-    d, values, n = shifted.shape
-    size = taylor_size(values, degree)
-    spectrum = shifted.new_empty(d, size, dtype=torch.float64)
-    kept = min(size, _levels_in_memory(shifted))
-    levels = spectrum.new_empty(kept, d, n)
-    for sites in in_cache(d, spectrum.element_size() * size * n):
-        features = taylor_features(shifted[sites].double(), gamma, degree)
-        features -= features.mean(2, keepdim=True)
-        eigenvalues, axes = _falling_eigenpairs(features @ features.transpose(1, 2))
+    spectrum, axes = [], []
+    for sites in _groups(shifted, degree):
+        features = _centered_features(shifted[sites], gamma, degree)
+        eigenvalues, vectors = _falling_eigenpairs(features @ features.transpose(1, 2))
         norm = torch.linalg.vector_norm(eigenvalues, dim=1, keepdim=True)
-        spectrum[sites] = eigenvalues / norm
-        axes = axes[:, :, :kept] / norm[:, :, None].sqrt()
-        levels[:, sites] = (axes.transpose(1, 2) @ features).transpose(0, 1)
-    return levels, spectrum
+        spectrum.append(eigenvalues / norm)
+        axes.append(vectors[:, :, :most] / norm[:, :, None].sqrt())
+    return torch.cat(spectrum), torch.cat(axes)
 
 
-def _levels_in_memory(shifted: Tensor) -> int:
-    """Return the number of levels of site values [d, V, N] that fit into the memory budget twice."""
-    d, _, n = shifted.shape
-    return 2 * chunking.MEMORY_BUDGET // (torch.float64.itemsize * d * n)
+def _groups(shifted: Tensor, degree: int) -> Iterator[slice]:
+    """Cut sites [d, V, N] into groups whose features fit in the cache."""
+    d, values, n = shifted.shape
+    return in_cache(d, torch.float64.itemsize * taylor_size(values, degree) * n)
+
+
+def _centered_features(shifted: Tensor, gamma: float, degree: int) -> Tensor:
+    features = taylor_features(shifted.double(), gamma, degree)
+    features -= features.mean(2, keepdim=True)
+    return features
 
 
 def _falling_eigenpairs(matrices: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ from genmonitor import GaussianKernel
 from genmonitor.functional import _cka_taylor as levels
 from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import gram_product, site_values
-from genmonitor.linalg import chunking
 from genmonitor.linalg.feature_maps import taylor_features
 
 
@@ -68,19 +67,6 @@ def test_the_bound_is_at_most_three_times_too_careful():
     assert bound / 3 < (found - exact(x, 1e-3)).abs().max() <= bound
 
 
-@pytest.mark.parametrize(("values", "gamma"), [(1, 1e-3), (3, 1e-4)])
-def test_many_images_are_summed_a_few_at_a_time_to_the_same_matrix(values, gamma, monkeypatch):
-    x = draw(5, values, 90)
-    monkeypatch.setattr(levels, "_levels_in_memory", lambda shifted: 0)
-    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 100_000)
-    products: list[int] = []
-    by_covariance = levels._cka_by_covariance
-    monkeypatch.setattr(levels, "_cka_by_covariance", lambda *given: products.append(1) or by_covariance(*given))
-    found = levels.taylor_cka(x, gamma, 1e-6)
-    assert products
-    assert (found - exact(x, gamma)).abs().max() < 1e-6
-
-
 @pytest.mark.parametrize("gamma", [1e-4, 1e-3, 1e-2])
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-9])
 def test_the_degree_is_the_lowest_that_suffices(gamma, tolerance):
@@ -114,35 +100,10 @@ def test_pixels_of_few_values_stay_within_the_tolerance(gamma):
     assert (found - exact(site_values(images.double(), 1), gamma)).abs().max() < 1e-6
 
 
-def test_a_loose_tolerance_needs_the_strongest_levels_only(monkeypatch):
-    strong = draw(8, 1, 100)
-    x = torch.cat([strong, 1e-3 * torch.randn(8, 5, 100, generator=torch.Generator().manual_seed(1))], 1)
-    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 8 * 100 * 8)
-    assert levels.taylor_cka(x, 1e-4, 1e-6) is None
-    found = levels.taylor_cka(x, 1e-4, 0.02)
-    assert found is not None
-    assert (found - exact(x, 1e-4)).abs().max() < 0.01
-
-
-def test_features_beyond_the_budget_give_way_to_the_product(monkeypatch):
-    x = draw(8, 1, 100)
-    assert levels.taylor_cka(x, 1e-3, 1e-6) is not None
-    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 8 * 100 * 8)
-    assert levels.taylor_cka(x, 1e-3, 1e-6) is None
-
-
 def test_many_features_give_way_to_the_product():
     x = draw(5, 6, 30)
     assert levels.taylor_cka(x, 1e-2, 1e-6) is None
     assert levels.taylor_cka(draw(5, 6, 3000), 1e-5, 1e-4) is not None
-
-
-def test_many_pairs_of_levels_give_way_to_the_product():
-    x, gamma = draw(4, 3, 400), 1e-3
-    _, spectrum = levels._principal_levels(x, gamma, levels.choose_degree(x, gamma, 2.5e-7))
-    assert 200 < len(levels.level_pairs(spectrum, 5e-7)) < 400
-    assert levels.taylor_cka(x, gamma, 1e-6) is None
-    assert levels.taylor_cka(draw(4, 3, 1000), gamma, 1e-6) is not None
 
 
 def test_a_site_without_variance_has_zero_rows():
@@ -150,85 +111,36 @@ def test_a_site_without_variance_has_zero_rows():
     assert levels.normalized(hsic).tolist() == [[1, 0, 0.5], [0, 0, 0], [0.5, 0, 1]]
 
 
-def draw_levels(d: int, n: int, gamma: float, kind: str = "normal") -> tuple[torch.Tensor, torch.Tensor]:
-    """Levels [R, d, N] and their spectrum of sites that depend on each other."""
-    x = torch.randn(d, 1, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = x + x.roll(1, dims=0)
+@pytest.mark.parametrize("kind", ["normal", "few values", "rarely lit"])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5, 1e-7])
+def test_every_entry_of_many_sites_is_within_the_tolerance(kind, tolerance):
+    x = draw(300, 1, 600)
     if kind == "few values":
         x = x.sign() + (x.abs() > 1).double()
     if kind == "rarely lit":
         x = (x > x.flatten(1).quantile(0.98, dim=1)[:, None, None]).double() * (2 + x)
-    return levels._principal_levels(x - x.mean(2, keepdim=True), gamma, 4)
-
-
-def all_pairs(spectrum: torch.Tensor) -> list[tuple[int, int]]:
-    size = range(spectrum.shape[1])
-    return [(k, other) for k in size for other in size]
-
-
-def sum_of(rows: torch.Tensor, pairs: list[tuple[int, int]]) -> torch.Tensor:
-    return sum((rows[k] @ rows[other].T).square() for k, other in pairs)
-
-
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
-def test_pairs_left_out_add_up_to_less_than_the_tolerance(tolerance):
-    rows, spectrum = draw_levels(12, 100, 1e-2)
-    pairs = levels.level_pairs(spectrum, tolerance)
-    left_out = sorted(set(all_pairs(spectrum)) - set(pairs))
-    largest, first = spectrum.amax(0), max(max(pair) for pair in pairs) + 1
-    one_by_one = sum(float(largest[k] * largest[other]) for k, other in left_out)
-    beyond = float(spectrum[:, first:].norm(dim=1).max())
-    assert 0 < (2 * beyond + beyond**2 if len(pairs) == first**2 else one_by_one) <= tolerance
-    assert sum_of(rows, left_out).max() <= tolerance
-
-
-def test_level_pairs_leave_out_whole_levels_where_fewer_stay():
-    spectrum = torch.tensor([1.0] + 40 * [1e-3]).double().repeat(5, 1)
-    beyond = 1e-3 * 40**0.5
-    assert levels.level_pairs(spectrum, 2.1 * beyond) == [(0, 0)]
-    assert len(levels.level_pairs(spectrum, 1.9 * beyond)) > 10
-
-
-def test_one_pair_is_left_even_if_nothing_matters():
-    assert levels.level_pairs(draw_levels(12, 100, 1e-2)[1], 10.0) == [(0, 0)]
+    found = levels.taylor_cka(x, 4e-3, tolerance)
+    assert found is not None
+    assert torch.equal(found, found.T)
+    assert (found - exact(x, 4e-3)).abs().max() <= tolerance
 
 
 def test_what_is_left_out_can_be_as_much_as_is_allowed_for():
     """The weak level of each site lies along the strong one of the other."""
     weight = 1e-3
+    spectrum = torch.tensor([[1, weight], [1, weight]], dtype=torch.float64)
+    assert levels.needed_levels(spectrum, 2.1 * weight) == 1
+    assert levels.needed_levels(spectrum, 1.9 * weight) == 2
     axes = torch.eye(2, dtype=torch.float64)
     rows = torch.stack([axes, weight**0.5 * axes.flip(0)])
-    spectrum = torch.tensor([[1, weight], [1, weight]], dtype=torch.float64)
-    missing = sum_of(rows, all_pairs(spectrum))[0, 1]
-    assert float(missing) == pytest.approx(2 * weight)
-    assert levels.level_pairs(spectrum, 2.1 * weight) == [(0, 0)]
-    assert len(levels.level_pairs(spectrum, 0.9 * weight)) > 2
+    assert float(levels.sum_of_squares(rows, spectrum.amax(0), 0)[0, 1]) == pytest.approx(2 * weight)
+    assert float(levels.sum_of_squares(rows, spectrum.amax(0), 4.1 * weight)[0, 1]) == 0
 
 
-def test_a_looser_tolerance_multiplies_fewer_pairs():
-    _, spectrum = draw_levels(12, 100, 1e-2)
-    assert len(levels.level_pairs(spectrum, 1e-2)) < len(levels.level_pairs(spectrum, 1e-6))
+def test_one_level_is_left_even_if_nothing_matters():
+    assert levels.needed_levels(torch.ones(3, 1, dtype=torch.float64), 10.0) == 1
 
 
-@pytest.mark.parametrize("kind", ["normal", "few values", "rarely lit"])
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-5, 3e-7])
-def test_every_entry_is_within_the_tolerance(kind, tolerance):
-    rows, spectrum = draw_levels(300, 600, 4e-3, kind)
-    pairs = all_pairs(spectrum)
-    found = levels.sum_of_squares(rows, spectrum, pairs, tolerance)
-    assert torch.equal(found, found.T)
-    assert (found - sum_of(rows, pairs)).abs().max() <= 3 * tolerance
-
-
-def test_only_heavy_pairs_are_multiplied_in_float64():
-    rows, spectrum = draw_levels(96, 600, 4e-3)
-    pairs, tolerance = all_pairs(spectrum), 6e-7
-    largest = spectrum.amax(0)
-    heavy = [(k, m) for k, m in pairs if levels.FLOAT32_ERROR * largest[k] * largest[m] > tolerance]
-    light = sorted(set(pairs) - set(heavy))
-    assert heavy
-    assert light
-    error = (levels.sum_of_squares(rows, spectrum, heavy, tolerance) - sum_of(rows, heavy)).abs().max()
-    assert error < 1e-13
-    error = (levels.sum_of_squares(rows, spectrum, light, tolerance) - sum_of(rows, light)).abs().max()
-    assert 1e-13 < error <= tolerance
+def test_many_levels_give_way_to_the_product():
+    assert levels.taylor_cka(draw(4, 6, 64), 1e-5, 1e-6) is None
+    assert levels.taylor_cka(draw(4, 6, 3000), 1e-5, 1e-6) is not None

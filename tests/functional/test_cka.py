@@ -73,10 +73,8 @@ def test_the_ways_agree():
     values = site_values(images, 1)
     by_levels = levels.taylor_cka(values, gamma, 1e-6)
     by_product = levels.normalized(gram_product(values, GaussianKernel(gamma)))
-    by_covariance = levels._cka_by_covariance(values - values.mean(2, keepdim=True), gamma, 5)
     assert by_levels is not None
     assert (by_levels - by_product).abs().max() < 1e-6
-    assert (by_covariance - by_product).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("gamma", [5.0, 1e4])
