@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import column_blocks
 from genmonitor.linalg.whitening import Whitening
 from genmonitor.partition import PixelPartition
-
-MATRICES = 2**22
-"""Entries of a region's matrices up to which they are several times as fast as the filter on whole images."""
 
 
 class Structure(NamedTuple):
@@ -57,7 +53,6 @@ class Texture:
 
     whitening: Whitening
     inside: list[Tensor]
-    matrices: dict[int, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, whitening: Whitening, partition: PixelPartition | None) -> Texture:
@@ -72,15 +67,8 @@ class Texture:
         return len(self.inside)
 
     def pieces(self, region: int, *sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield the whitened pixels of a region up to a rotation of channels and a shift, in parts."""
+        """Yield the whitened pixels of a region, in parts."""
         inside, count = self.inside[region], sum(map(len, sets))
-        sites, channels = int(inside.sum()), len(self.whitening.mean)
-        held = 8 * sites * max(4 * channels * count, inside.numel())
-        if channels * sites**2 <= MATRICES and held <= chunking.MEMORY_BUDGET:
-            if region not in self.matrices:
-                self.matrices[region] = self.whitening.matrices(inside)
-            yield tuple(self.whitening.of_sites(x - sets[0][0], inside, self.matrices[region]) for x in sets)
-            return
         for rows in self.whitening.strips(inside, count):
             yield tuple(self.whitening(x, inside, rows)[:, :, inside[rows]].flatten(1) for x in sets)
 

@@ -99,19 +99,6 @@ class Whitening(NamedTuple):
                 out[some] = self._filtered(F.pad(shifted, beyond, mode="reflect") if reach else shifted)
         return out if inside is None else out.mul_(inside[top:bottom])
 
-    def matrices(self, inside: Tensor) -> Tensor:
-        """Return the filter of P sites alone, the others being zero: a matrix of each rotated channel [C, P, P]."""
-        units = self.mean.new_zeros(int(inside.sum()), 1, *inside.shape)
-        units[:, 0, inside] = torch.eye(len(units)).to(units)
-        plain = Whitening(units[0] * 0, self.axes.new_ones(1, 1), self.kernels[:1])
-        return torch.stack([plain._replace(kernels=x[None])(units, inside)[:, 0, inside] for x in self.kernels])
-
-    def of_sites(self, images: Tensor, inside: Tensor, matrices: Tensor) -> Tensor:
-        """Return P sites of images [N, C, H, W] by their matrices, in rotated channels, not centered [N, C P]."""
-        with full_precision():
-            rotated = torch.einsum("kc,ncp->knp", self.axes, images[:, :, inside])
-            return (rotated @ matrices).transpose(0, 1).flatten(1)
-
     def strips(self, inside: Tensor, count: int) -> Iterator[slice]:
         """Yield rows of the image that together hold all sites inside, as many at a time as fit in memory.
 

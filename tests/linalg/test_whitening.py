@@ -109,13 +109,3 @@ def test_images_whitened_alone_are_those_of_all(channels, count):
     exact = Whitening.of(images.double())(images.double())
     for some in whitening(images), torch.cat([whitening(part) for part in images.split(count)]):
         torch.testing.assert_close(some.double(), exact, rtol=0, atol=1e-5 * float(exact.abs().max()))
-
-
-@pytest.mark.parametrize("channels", [1, 3, 5])
-def test_matrices_of_sites_keep_the_distances_of_whitened_images(channels):
-    images, inside = draw(30, channels, 9, 7), torch.rand(9, 7, generator=torch.Generator().manual_seed(1)) < 0.6
-    whitening = Whitening.of(images)
-    expected = whitening(images, inside)[:, :, inside].flatten(1)
-    found = whitening.of_sites(images, inside, whitening.matrices(inside))
-    of_pairs = [torch.pdist(x) for x in (found, expected)]
-    torch.testing.assert_close(*of_pairs)
