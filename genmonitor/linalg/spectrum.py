@@ -122,27 +122,9 @@ def inverse_root(matrix: Tensor, rcond: float) -> Tensor:
         lower = torch.linalg.cholesky(matrix)
         identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
         return torch.linalg.solve_triangular(lower, identity, upper=False).T
-    eigenvalues, vectors = _range_eigenpairs(matrix, rcond) or torch.linalg.eigh(matrix)
+    eigenvalues, vectors = torch.linalg.eigh(matrix)
     keep = (eigenvalues > rcond * eigenvalues[-1]) & (eigenvalues > 0)
     return vectors[:, keep] / eigenvalues[keep].sqrt()
-
-
-def _range_eigenpairs(matrix: Tensor, rcond: float) -> tuple[Tensor, Tensor] | None:
-    """Return the eigenpairs of a large matrix of low rank, in rising order; None for other matrices.
-
-    With few prompts, covariances of many features have low rank. A random subspace is doubled in size until the trace
-    outside it is less than a thousandth of the cut-off. It then holds the range of the matrix.
-    """
-    generator, size = torch.Generator().manual_seed(0), len(matrix)
-    columns = max(128, size // 32)
-    while 8 * columns <= size:
-        start = torch.randn(size, columns, generator=generator, dtype=matrix.dtype).to(matrix.device)
-        basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix @ start).Q).Q
-        eigenvalues, turn = torch.linalg.eigh(basis.T @ (matrix @ basis))
-        if matrix.trace() - eigenvalues.sum() < 1e-3 * rcond * eigenvalues[-1]:
-            return eigenvalues, basis @ turn
-        columns *= 2
-    return None
 
 
 def largest_eigenpairs(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
