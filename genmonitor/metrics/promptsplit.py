@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_at_least, check_bool, check_count, check_pairs
@@ -93,7 +91,8 @@ class PromptSplit(MomentMetric):
         self.num_modes = num_modes
         self.num_features = num_features
         self.seed = check_at_least("seed", seed, 0)
-        self._fixed: dict[str, Tensor] = {}  # shifts of outputs and prompts, from the first `update` on
+        # of outputs and prompts; they give the random features, together with gammas and seed
+        self.add_state("dims", default=torch.zeros(2, dtype=torch.int64), dist_reduce_fx="max")
         self._add_kernel("output_gamma", output_kernel or GaussianKernel())
         self._add_kernel("prompt_gamma", prompt_kernel or GaussianKernel())
         for side in SIDES:
@@ -104,32 +103,6 @@ class PromptSplit(MomentMetric):
                 self._add_moment_states(f"{side}_")
         if num_features is not None:
             self._share_sums_of([self.output_kernel, self.prompt_kernel])
-
-    def get_extra_state(self) -> dict[str, Tensor]:
-        """Return a copy of the shifts that the first `update` fixed."""
-        return {name: shift.clone() for name, shift in self._fixed.items()}
-
-    def set_extra_state(self, state: dict[str, Tensor]) -> None:
-        """Take over the shifts of a saved metric."""
-        self._fixed = {name: shift.clone() for name, shift in state.items()}
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another metric of this kind.
-
-        Raises:
-            ValueError: If its first `update` fixed other shifts, since such sums cannot be added.
-        """
-        agree = not self._fixed  # a dictionary of states does not hold the shifts
-        if isinstance(incoming_state, PromptSplit):
-            theirs = incoming_state._fixed
-            self._fixed = self._fixed or dict(theirs)
-            agree = not theirs or all(torch.equal(shift, theirs[name]) for name, shift in self._fixed.items())
-        if not agree:
-            raise ValueError(
-                "Expected a PromptSplit that began like this one, but its first `update` fixed other expansion "
-                "points. Begin both alike: make the other by `clone()` after the first `update`, then `reset()` it."
-            )
-        super().merge_state(incoming_state)
 
     @property
     def output_kernel(self) -> Kernel:
@@ -158,15 +131,15 @@ class PromptSplit(MomentMetric):
             self._keep_gamma("prompt_gamma", kernel)
         x, t = check_pairs("outputs", outputs, "prompts", prompts, self._dims())
         side = SIDES[check_bool("reference", reference)]
+        self.dims = torch.tensor([x.shape[1], t.shape[1]], device=self.device)
         if self.num_features is None:
             self._keep(f"{side}_outputs", x, outputs)
             self._keep(f"{side}_prompts", t, prompts)
             return
-        if not self._fixed:
-            pairs = from_rank_zero(lambda: self._chosen(x, t))
-            self._keep_gammas(pairs.output_kernel, pairs.prompt_kernel)
-            self._fixed = {"outputs": pairs.output_shift, "prompts": pairs.prompt_shift}
-        self._add_moments([self._pair_kernel().rows(x, t)], [self._features(self.num_features)], f"{side}_")
+        if any(kernel.takes_gamma and kernel.gamma is None for kernel in (self.output_kernel, self.prompt_kernel)):
+            self._keep_gammas(*from_rank_zero(lambda: self._resolved_by(x, t)))
+        rows = self._pair_kernel().rows(x.double(), t.double())
+        self._add_moments([rows], [self._features(self.num_features)], f"{side}_")
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
         """Return `eigenvalues` [2 `num_modes`] and `total`, both float64.
@@ -195,8 +168,7 @@ class PromptSplit(MomentMetric):
         x, t, y, u = (
             dim_zero_cat(getattr(self, f"{side}_{name}")) for side in SIDES for name in ("outputs", "prompts")
         )
-        output_kernel = resolved("output_kernel", self.output_kernel, y)
-        prompt_kernel = resolved("prompt_kernel", self.prompt_kernel, u)
+        output_kernel, prompt_kernel = self._resolved_by(y, u)
         self._keep_gammas(output_kernel, prompt_kernel)
         return prompt_split(
             x, t, y, u, output_kernel=output_kernel, prompt_kernel=prompt_kernel, eta=self.eta, num_modes=self.num_modes
@@ -215,18 +187,20 @@ class PromptSplit(MomentMetric):
             return sum(len(x) for x in getattr(self, f"{side}_outputs"))
         return int(getattr(self, f"{side}_count"))
 
-    def _chosen(self, outputs: Tensor, prompts: Tensor) -> PairKernel:
-        """Resolve gammas and shifts from the first samples; the shifts are on the CPU, for every process."""
-        pairs = PairKernel.of(outputs, prompts, self.output_kernel, self.prompt_kernel)
-        return replace(pairs, output_shift=pairs.output_shift.cpu(), prompt_shift=pairs.prompt_shift.cpu())
+    def _resolved_by(self, outputs: Tensor, prompts: Tensor) -> tuple[Kernel, Kernel]:
+        """Return both kernels; a gamma that is not given is taken from the samples."""
+        output_kernel = resolved("output_kernel", self.output_kernel, outputs)
+        return output_kernel, resolved("prompt_kernel", self.prompt_kernel, prompts)
 
     def _keep_gammas(self, output_kernel: Kernel, prompt_kernel: Kernel) -> None:
         self._keep_gamma("output_gamma", output_kernel)
         self._keep_gamma("prompt_gamma", prompt_kernel)
 
     def _pair_kernel(self) -> PairKernel:
-        self._check_own(bool(self._fixed))
-        return PairKernel(self.output_kernel, self.prompt_kernel, self._fixed["outputs"], self._fixed["prompts"])
+        """Return the kernel of pairs, whose float64 rows need no shift."""
+        kernels = self.output_kernel, self.prompt_kernel
+        self._check_own(not any(kernel.takes_gamma and kernel.gamma is None for kernel in kernels))
+        return PairKernel(*kernels, *(torch.zeros(dim) for dim in self.dims.tolist()))
 
     def _features(self, num_features: int) -> FeatureMap:
         """Return the random features of pairs, which are drawn once."""
@@ -235,10 +209,5 @@ class PromptSplit(MomentMetric):
 
     def _dims(self) -> tuple[int, int] | None:
         """Return the dimensions of outputs and prompts, once they are known."""
-        if self._fixed:
-            return len(self._fixed["outputs"]), len(self._fixed["prompts"])
-        for side in SIDES if self.num_features is None else ():
-            outputs, prompts = getattr(self, f"{side}_outputs"), getattr(self, f"{side}_prompts")
-            if len(outputs):
-                return outputs[0].shape[1], prompts[0].shape[1]
-        return None
+        outputs, prompts = self.dims.tolist()
+        return (outputs, prompts) if outputs else None

@@ -123,8 +123,6 @@ def test_groups_given_by_hand_say_what_each_says_alone(makes):
 
 
 OTHERS = {
-    "split": lambda i: PromptSplit(GaussianKernel(0.5), GaussianKernel(1.0), num_features=8, num_modes=2 + i),
-    "split cosine": lambda i: PromptSplit(CosineKernel(), CosineKernel(), num_features=36, num_modes=2 + i),
     "split open": lambda i: PromptSplit(num_features=8, num_modes=2 + i),
     "split seeds": lambda i: PromptSplit(GaussianKernel(0.5), GaussianKernel(1.0), num_features=8, seed=i),
     "vendi gammas": lambda i: VendiScore(GaussianKernel(0.5 + i), num_features=8),

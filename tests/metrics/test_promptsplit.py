@@ -99,7 +99,7 @@ def test_a_streamed_state_does_not_grow():
 
 
 @forms
-def test_widths_and_shifts_are_saved_without_asking(form):
+def test_widths_are_saved_without_asking(form):
     metric = feed(made(form), 9)
     metric.compute()
     resumed = made(form)
