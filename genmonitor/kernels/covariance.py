@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrices whose spectra count modes: covariances of explicit features, and Gram matrices of the samples.
-
-Only the upper triangle of a covariance is computed and kept, packed strip by strip into one vector.
-"""
+"""The matrices whose spectra count modes: covariances of explicit features, and Gram matrices of the samples."""
 
 from __future__ import annotations
 
@@ -98,19 +95,14 @@ def feature_map(kernel: Kernel, dim: int, num_features: int | None, seed: int) -
     return None if num_features is None else random_features(kernel, dim, num_features, seed)
 
 
-def packed_size(dim: int) -> int:
-    """Return the number of entries of the packed triangle of a [dim, dim] matrix."""
-    return sum((stop - start) * (dim - start) for start, stop in _strips(dim))
-
-
-def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
-    """Add Σ φ φᵀ of samples, φ the features of all sides one after the other, to a packed triangle, in place.
+def add_moments(products: Tensor, samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
+    """Add Σ φ φᵀ of samples, φ the features of all sides one after the other, to a matrix, in place.
 
     Features and products are float64 for samples of any dtype. The error of float32 products, 1e-7 of the largest
     eigenvalue, would exceed the small eigenvalues, on which entropies of orders up to 1 depend.
 
     Args:
-        packed: Packed triangle, float64 [packed_size(P)], for P features of all sides together.
+        products: Sum to add to, float64 [P, P], for P features of all sides together.
         samples: Samples [N, D] of each side.
         maps: Feature map of each side.
 
@@ -118,28 +110,23 @@ def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[Featur
         The sum Σ φ [P], float64.
     """
     dim = sum(side.size for side in maps)
-    total = packed.new_zeros(dim)
+    total = products.new_zeros(dim)
     rows = min(CHUNK_ROWS, max(1, chunking.MEMORY_BUDGET // (4 * 8 * dim)))
     for start in range(0, len(samples[0]), rows):
         chunk = [side(x[start : start + rows].double()) for side, x in zip(maps, samples, strict=True)]
         features = chunk[0] if len(chunk) == 1 else torch.cat(chunk, 1)
         total = total + features.sum(0)
         with full_precision():
-            _add_triangle(packed, features)
+            products.addmm_(features.T, features)
     return total
-
-
-def unpack(packed: Tensor, dim: int) -> Tensor:
-    """Return the symmetric [dim, dim] matrix of a packed triangle."""
-    return mirrored(dim, _packed_strips(packed, dim), packed)
 
 
 def covariance(samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
     """Return (1/N) Σ φ φᵀ [P, P], float64, where φ are the features of all sides one after the other."""
     dim = sum(side.size for side in maps)
-    packed = torch.zeros(packed_size(dim), dtype=torch.float64, device=samples[0].device)
-    add_moments(packed, samples, maps)
-    return unpack(packed, dim) / len(samples[0])
+    products = torch.zeros(dim, dim, dtype=torch.float64, device=samples[0].device)
+    add_moments(products, samples, maps)
+    return products / len(samples[0])
 
 
 def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -> Tensor:
@@ -163,24 +150,3 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
 
     with full_precision():
         return mirrored(len(x), blocks(), x).fill_diagonal_(1)
-
-
-def _strips(dim: int) -> Iterator[tuple[int, int]]:
-    # strips of rows that a triangle is cut into: 9/16 of the whole matrix are kept
-    step = -(-dim // 8)
-    for start in range(0, dim, step):
-        yield start, min(start + step, dim)
-
-
-def _packed_strips(packed: Tensor, dim: int) -> Iterator[tuple[int, int, Tensor]]:
-    """Yield each strip of rows with its part of the packed triangle, from the diagonal on, as a matrix."""
-    offset = 0
-    for start, stop in _strips(dim):
-        size = (stop - start) * (dim - start)
-        yield start, stop, packed[offset : offset + size].view(stop - start, dim - start)
-        offset += size
-
-
-def _add_triangle(packed: Tensor, features: Tensor) -> None:
-    for start, stop, strip in _packed_strips(packed, features.shape[1]):
-        strip.addmm_(features[:, start:stop].T, features[:, start:])

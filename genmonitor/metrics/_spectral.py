@@ -14,7 +14,7 @@ from torchmetrics import Metric
 
 from genmonitor._validation import check_at_least, check_count, check_min_samples, check_same_length, check_vectors
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.covariance import FeatureMap, add_moments, feature_map, has_features, packed_size, unpack
+from genmonitor.kernels.covariance import FeatureMap, add_moments, feature_map, has_features
 from genmonitor.metrics._base import KernelMetric, is_left_out, joined
 from genmonitor.metrics._distributed import from_rank_zero
 
@@ -22,7 +22,7 @@ from genmonitor.metrics._distributed import from_rank_zero
 class MomentMetric(KernelMetric):
     """A metric that can stream: it sums 1, φ and φ φᵀ of its samples in float64, where φ are explicit features.
 
-    Each set of samples has the states `count`, `feature_sum` and `products`, a packed triangle, behind a prefix.
+    Each set of samples has the states `count`, `feature_sum` and `products`, behind a prefix.
 
     Args:
         kwargs: Keyword arguments of `torchmetrics.Metric`.
@@ -80,7 +80,8 @@ class MomentMetric(KernelMetric):
         """Add samples [N, D] of all sides, whose features stand one after the other."""
         products = getattr(self, f"{prefix}products")
         if products.ndim == 0:
-            products = products.new_zeros(packed_size(sum(side.size for side in maps)))
+            size = sum(side.size for side in maps)
+            products = products.new_zeros(size, size)
         elif products.is_inference():  # Lightning validates in inference mode, whose tensors take no update outside
             products = products.clone()
         setattr(self, f"{prefix}products", products)
@@ -93,7 +94,7 @@ class MomentMetric(KernelMetric):
         own, shared = (float(x) for x in (self._defaults["group_key"], self.group_key))  # type: ignore[arg-type]
         self._check_own(math.isnan(own) or shared == own)
         count, total = getattr(self, f"{prefix}count"), getattr(self, f"{prefix}feature_sum")
-        return unpack(getattr(self, f"{prefix}products"), len(total)) / count, total / count
+        return getattr(self, f"{prefix}products") / count, total / count
 
     def _check_own(self, own: bool) -> None:
         """Refuse the sums of another metric, whose features are unknown here."""

@@ -12,9 +12,7 @@ from genmonitor.kernels.covariance import (
     covariance,
     feature_map,
     gram_matrix,
-    packed_size,
     random_features,
-    unpack,
 )
 from genmonitor.linalg import chunking
 from genmonitor.linalg.spectrum import psd_eigenvalues
@@ -25,18 +23,13 @@ def draw(n: int, d: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 15, 16, 17, 100, 129])
-def test_a_packed_triangle_holds_the_whole_matrix(dim):
+def test_moments_are_those_of_the_features(dim):
     x = draw(20, dim)
-    packed = torch.zeros(packed_size(dim), dtype=torch.float64)
-    total = add_moments(packed, [x], [feature_map(CosineKernel(), dim, None, 0)])
+    products = torch.zeros(dim, dim, dtype=torch.float64)
+    total = add_moments(products, [x], [feature_map(CosineKernel(), dim, None, 0)])
     phi = torch.from_numpy(twin.unit(x.numpy()))
-    torch.testing.assert_close(unpack(packed, dim), phi.T @ phi)
+    torch.testing.assert_close(products, phi.T @ phi)
     torch.testing.assert_close(total, phi.sum(0))
-
-
-def test_a_large_triangle_takes_little_more_than_half():
-    assert packed_size(8000) / 8000**2 == pytest.approx(9 / 16)
-    assert packed_size(8000) * 8 < 300 * 2**20  # 2000 random Fourier features of outputs and of prompts
 
 
 @pytest.mark.parametrize("setting", [(kernel_matrices, "CHUNK_ROWS", 7), (chunking, "MEMORY_BUDGET", 4 * 8 * 9 * 3)])
@@ -44,13 +37,8 @@ def test_chunks_of_samples_change_nothing(monkeypatch, setting):
     x, t = draw(40, 4), draw(40, 5, seed=1)
     maps = [feature_map(CosineKernel(), 4, None, 0), feature_map(CosineKernel(), 5, None, 0)]
     whole = covariance([x, t], maps)
-    rows = []
-    original = kernel_matrices._add_triangle
-    monkeypatch.setattr(kernel_matrices, "_add_triangle", lambda p, f: rows.append(len(f)) or original(p, f))
     monkeypatch.setattr(*setting)
     torch.testing.assert_close(covariance([x, t], maps), whole)
-    assert (len(rows), sum(rows)) == (-(-40 // max(rows)), 40)
-    assert max(rows) in (3, 7)
 
 
 @pytest.mark.parametrize("dim", [3, 511, 512, 1000])
@@ -67,11 +55,11 @@ def test_many_chunks_are_summed_without_loss(monkeypatch):
     monkeypatch.setattr(kernel_matrices, "CHUNK_ROWS", 16)
     dim, copies = 512, 600
     x = draw(16, dim).float()
-    packed = torch.zeros(packed_size(dim), dtype=torch.float64)
-    total = add_moments(packed, [x.repeat(copies, 1)], [feature_map(CosineKernel(), dim, None, 0)])
+    products = torch.zeros(dim, dim, dtype=torch.float64)
+    total = add_moments(products, [x.repeat(copies, 1)], [feature_map(CosineKernel(), dim, None, 0)])
     phi = torch.from_numpy(twin.unit(x.double().numpy()))
     roundings = (16 * copies + 2 * dim) * torch.finfo(torch.float64).eps  # those of the norms too
-    assert bool(((unpack(packed, dim) / copies - phi.T @ phi).abs() <= roundings * phi.abs().T @ phi.abs()).all())
+    assert bool(((products / copies - phi.T @ phi).abs() <= roundings * phi.abs().T @ phi.abs()).all())
     assert bool(((total / copies - phi.sum(0)).abs() <= roundings * phi.abs().sum(0)).all())
 
 
