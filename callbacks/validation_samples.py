@@ -91,7 +91,6 @@ class ValidationSamples(Sampler):
                 f"Expected {len(indices)} images from `validation_step`, but a validation run gave {len(images)}. "
                 "Generate more in each batch, validate on more batches, or give a smaller n_samples=."
             )
-        self.drawn = []
         return Samples(images, torch.tensor(indices, dtype=torch.long, device=images.device))
 
     def check_rows(self, model: SampledModel, probe: Tensor) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from genmonitor.training_state.fingerprints import fingerprint_of
 
-# by Trainer and request: images by index, and the ranges of indices drawn in one batch
-_kept: WeakKeyDictionary[Any, dict[Hashable, tuple[dict[int, Tensor], list[tuple[int, int]]]]] = WeakKeyDictionary()
+# by Trainer and request: images by index
+_kept: WeakKeyDictionary[Any, dict[Hashable, dict[int, Tensor]]] = WeakKeyDictionary()
 
 
 def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callable[[list[int]], Tensor]) -> Tensor:
@@ -30,18 +30,11 @@ def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callabl
     Returns:
         Images [len(indices), C, H, W], which own their memory.
     """
-    kept, ranges = _kept.setdefault(trainer, {}).setdefault(request, ({}, []))
+    kept = _kept.setdefault(trainer, {}).setdefault(request, {})
     missing = [i for i in indices if i not in kept]
     images = draw(missing)
-    if missing:
-        kept.update(zip(missing, images, strict=True))
-        ranges.append((missing[0], missing[-1] + 1))
+    kept.update(zip(missing, images, strict=True))
     return torch.stack([kept[i] for i in indices]) if indices else images
-
-
-def drawn_ranges(trainer: Any, request: Hashable) -> list[tuple[int, int]]:
-    """Return the ranges of samples drawn in one batch, since another batch may change last digits."""
-    return list(_kept[trainer][request][1])
 
 
 def clear(trainer: Any) -> None:

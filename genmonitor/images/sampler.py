@@ -63,10 +63,6 @@ class Sampler:
             None for the module's method `sample(n)` or `sample_prompts(prompts)`.
         batch_size: Number of samples per call of it.
         seed: Seed of the whole set.
-
-    Attributes:
-        drawn: Ranges of the samples last drawn in one batch, for the manifest, since another batch may change last
-            digits.
     """
 
     def __init__(
@@ -83,7 +79,6 @@ class Sampler:
         self.sample_fn = sample_fn
         self.batch_size = check_at_least("sample_batch_size", batch_size, 1)
         self.seed = check_at_least("seed", seed, 0)
-        self.drawn: list[tuple[int, int]] = []
         self._shape: tuple[int, ...] = ()
 
     def settings(self) -> dict[str, Any]:
@@ -159,10 +154,9 @@ class Sampler:
             fingerprints = gather(sharded_parts(model.module), cache.weights_fingerprint(model.module))
             request = (*self._request(), *fingerprints)
             images = cache.draw_once(model.shared_by, request, indices, draw)
-            self.drawn = cache.drawn_ranges(model.shared_by, request)
             self._shape = tuple(images.shape[1:])
         else:
-            images, self.drawn = draw(indices), [(0, len(indices))]
+            images = draw(indices)
         return Samples(images, torch.tensor(indices, dtype=torch.long, device=images.device))
 
     def _request(self) -> tuple[Any, ...]:

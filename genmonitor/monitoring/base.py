@@ -271,8 +271,7 @@ class Monitor:
         record = self.history[-1]
         values = {name: float(value) for name, value in record.items() if name not in MOMENT}
         self.publisher.publish_values(values, self.values, found.epoch, int(record["step"]))
-        drawn = {"drawn": [list(indices) for indices in self.sampler.drawn]}
-        self.publisher.publish(found, self.manifest, lambda: {**drawn, **circumstances()}, self.values)
+        self.publisher.publish(found, self.manifest, circumstances, self.values)
 
     def _skip(self, error: BaseException, moment: Moment, comm: Collective) -> None:
         """Report that an evaluation failed, and let the run go on without it."""
