@@ -15,6 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,7 +100,7 @@ def print_triplets(found: dict[str, TwoAFC]) -> None:
 
 def print_cutoffs(found: FittedCutoffs, calibration: W1KPCalibration, pairs: int) -> None:
     """Print planted and fitted cut-offs, and the distances that they stand for."""
-    distances = calibration.inverse(1 - torch.tensor(found.cutoffs, dtype=torch.float64)).tolist()
+    distances = np.interp([1 - value for value in found.cutoffs], calibration.heights, calibration.distances)
     print(f"\ncut-offs from {pairs} simulated judgments, {100 * DISAGREE:.0f} % of them at random")
     print("level begins     low  medium    high")
     print("planted      " + "".join(f"{value:>7.2f} " for value in PLANTED))

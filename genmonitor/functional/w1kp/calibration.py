@@ -17,12 +17,10 @@ from genmonitor._io import atomic_write
 from genmonitor._validation import (
     check_at_least,
     check_features,
-    check_finite,
     check_integers,
     check_monotonic,
     check_same_length,
     check_some_prompts,
-    check_tensor,
 )
 from genmonitor.linalg.distances import rounding
 
@@ -112,35 +110,6 @@ class W1KPCalibration:
     def __call__(self, distances: Tensor) -> Tensor:
         """Return F of squared distances of any shape, float64, like numpy.interp but exact at the knots."""
         return _interpolate(distances.double() * (1 + 2 * rounding(self.dim)), self.distances, self.heights)
-
-    def inverse(self, heights: Tensor) -> Tensor:
-        """Return the squared distances at which F has these heights, the raw distances of levels of similarity.
-
-        Two outputs of similarity s are `inverse(1 - s)` apart. Above the largest height it is the largest knot.
-
-        Args:
-            heights: Values of F in [0, 1], of any shape.
-
-        Returns:
-            Squared distances of the same shape, float64.
-
-        Raises:
-            TypeError: If `heights` is not a tensor of real numbers.
-            ValueError: If a height is outside [0, 1].
-
-        Example:
-            >>> calibration = calibrate(torch.tensor([[0.0], [1.0], [2.0]]))
-            >>> calibration.inverse(torch.tensor([0.0, 0.2, 0.6], dtype=torch.float64))
-            tensor([0., 1., 4.], dtype=torch.float64)
-        """
-        heights = check_tensor("heights", heights)
-        check_finite("heights", heights)
-        if bool(((heights < 0) | (heights > 1)).any()):
-            raise ValueError(
-                f"Expected `heights` in [0, 1], but got {float(heights.min()):g} to {float(heights.max()):g}. "
-                "For a similarity s give 1 - s."
-            )
-        return _interpolate(heights, self.heights, self.distances)
 
 
 def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalibration:

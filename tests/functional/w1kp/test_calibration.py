@@ -130,26 +130,3 @@ def test_bad_input_of_calibrate():
         calibrate(outputs(), torch.arange(11))
     with pytest.raises(ValueError, match="`dim` to be a whole number >= 1"):
         W1KPCalibration.of(torch.tensor([0.0, 1]), torch.tensor([0.0, 1]), dim=0)
-
-
-def test_the_inverse_is_numpy_interp_the_other_way():
-    calibration = W1KPCalibration.of(torch.tensor([0.0, 1, 2, 3, 4]), torch.tensor([0.0, 0.2, 0.5, 0.6, 0.9]), dim=2)
-    heights = torch.tensor([[0.0, 0.1, 0.2], [0.55, 0.9, 1.0]])
-    expected = np.interp(heights, calibration.heights, calibration.distances)
-    np.testing.assert_allclose(calibration.inverse(heights), expected, atol=1e-6)
-
-
-def test_the_inverse_leads_back():
-    calibration = calibrate(outputs(30))
-    heights = torch.linspace(0, float(calibration.heights[-1]), 50, dtype=torch.float64)
-    np.testing.assert_allclose(calibration(calibration.inverse(heights)), heights, atol=1e-12)
-    distances = torch.linspace(0, float(calibration.distances[-1]), 50, dtype=torch.float64)
-    np.testing.assert_allclose(calibration.inverse(calibration(distances)), distances, rtol=1e-9)
-
-
-@pytest.mark.parametrize("heights", [[-0.1, 0.5], [0.5, 1.5]])
-def test_the_inverse_refuses_what_is_no_height(heights):
-    with pytest.raises(ValueError, match=r"`heights` in \[0, 1\], but got .* For a similarity s give 1 - s"):
-        calibrate(outputs()).inverse(torch.tensor(heights))
-    with pytest.raises(TypeError, match="`heights`"):
-        calibrate(outputs()).inverse(heights)
