@@ -39,7 +39,7 @@ from genmonitor.functional import (  # noqa: E402
     odd_samples_test,
     two_sample_test_by_class,
 )
-from genmonitor.functional.authenticity import authenticity_from_radii  # noqa: E402
+from genmonitor.functional.authenticity import authenticity  # noqa: E402
 from genmonitor.functional.permutation import LEVEL  # noqa: E402
 from genmonitor.linalg.neighbors import distance_blocks, neighbor_radii  # noqa: E402
 
@@ -159,10 +159,7 @@ def copy_rows(runs: int, nulls: int) -> Rows:
 
 def not_authentic(fake: Tensor, held_out: Tensor, train: Tensor) -> bool:
     """Return True if authenticity is lower than that of held-out images by a test of two proportions."""
-    radii = neighbor_radii(train.flatten(1), 1)
-    of_fake, of_held = (
-        float(authenticity_from_radii(x.flatten(1), train.flatten(1), radii)[0]) for x in (fake, held_out)
-    )
+    of_fake, of_held = (float(authenticity(x, train)) for x in (fake, held_out))
     pool = (of_fake + of_held) / 2
     error = (pool * (1 - pool) * (1 / len(fake) + 1 / len(held_out))) ** 0.5
     return error > 0 and float(ndtr((of_fake - of_held) / error)) <= COPY_LEVEL

@@ -43,20 +43,21 @@ def authenticity(fake: Tensor, real: Tensor) -> Tensor:
         >>> authenticity(torch.tensor([[0.1], [5.5]]), real)  # the first one is a copy
         tensor(0.5000, dtype=torch.float64)
     """
-    real = check_vectors("real", real)
-    fake = check_vectors("fake", fake, real.shape[1])
-    check_neighbors(1, fake=fake, real=real)
-    return authenticity_from_radii(fake, real, neighbor_radii(real, 1))[0]
+    ratios, _ = nearest_training_samples(fake, real)
+    return (ratios > 1).double().mean()
 
 
-def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compare with the training samples and their `neighbor_radii`, a block of pairs at a time.
+def nearest_training_samples(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the nearest training sample of each generated one, a block of pairs at a time.
 
     Returns:
-        The share. For each generated sample, its squared distance to its nearest training sample divided by that
-        sample's squared distance to its own nearest [N]. The index of the nearest training sample [N].
+        The squared distance to it, divided by its own squared distance to its nearest training sample [N]; and its
+        index [N].
     """
-    fake, real = fake.double(), real.double()
+    real = check_vectors("real", real).double()
+    fake = check_vectors("fake", fake, real.shape[1]).double()
+    check_neighbors(1, fake=fake, real=real)
+    real_radii = neighbor_radii(real, 1)
     margin = rounding(fake.shape[1])
     nearest = torch.empty(len(fake), dtype=torch.long, device=fake.device)
     for rows, at_least in distance_blocks(fake, real, -margin):
@@ -64,5 +65,4 @@ def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> t
         nearest[rows] = real_radii.where(at_least <= at_most, -1).argmax(1)  # for ties, the largest radius
     ratios = (fake - real[nearest]).square().sum(1) / real_radii[nearest]
     ratios = ratios.nan_to_num(0, posinf=torch.inf)  # 0 / 0: a copy of what occurs twice in training
-    ratios = ratios.where((ratios - 1).abs() > 2 * margin, 1)
-    return (ratios > 1).double().mean(), ratios, nearest
+    return ratios.where((ratios - 1).abs() > 2 * margin, 1), nearest

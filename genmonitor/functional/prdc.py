@@ -47,13 +47,8 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
     real = check_vectors("real", real)
     fake = check_vectors("fake", fake, real.shape[1])
     check_neighbors(k, fake=fake, real=real)
-    return prdc_from_radii(fake, real, neighbor_radii(fake, k), neighbor_radii(real, k), k)
-
-
-def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: Tensor, k: int) -> dict[str, Tensor]:
-    """Compute the four values from the samples and their `neighbor_radii`, a block of pairs at a time."""
     margin = rounding(fake.shape[1])
-    fake_radii, real_radii = fake_radii * (1 - margin), real_radii * (1 - margin)
+    fake_radii, real_radii = (neighbor_radii(side, k) * (1 - margin) for side in (fake, real))
     precise = torch.zeros(len(fake), dtype=torch.bool, device=fake.device)
     recalled = inside = covered = torch.zeros((), dtype=torch.float64, device=fake.device)
     for rows, distances in distance_blocks(real, fake, margin):

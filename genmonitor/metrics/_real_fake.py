@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_bool, check_min_samples, check_samples, check_whole_blocks
-from genmonitor.functional.kernel_means import KernelMeans, check_estimator, kernel_means, means_within
+from genmonitor.functional.kernel_means import KernelMeans, check_estimator, kernel_means
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.metrics._base import GenerativeMetric, KernelMetric, joined
 from genmonitor.partition import PixelPartition
@@ -36,7 +35,6 @@ class TwoSidedMetric(GenerativeMetric):
         self.add_state("fake_samples", default=[], dist_reduce_fx="cat")
         self.add_state("real_samples", default=[], dist_reduce_fx="cat")
         self._share_states_if(reset_real_features)
-        self._real_known: tuple[Hashable, Tensor, Tensor] | None = None
 
     def update(self, samples: Tensor, real: bool) -> None:
         """Add samples to one side.
@@ -74,16 +72,6 @@ class TwoSidedMetric(GenerativeMetric):
 
     def _kept(self, name: str) -> Tensor:
         return joined(f"{name} samples", getattr(self, f"{name}_samples"), "update(x, real=...)")
-
-    def _real_term(self, key: Hashable, real: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """Return the term of the real samples alone, computed again only if they or the key have changed."""
-        if self._real_known is not None:
-            known, samples, term = self._real_known
-            same_kind = samples.device == real.device and samples.dtype == real.dtype
-            if known == key and (samples is real or (same_kind and torch.equal(samples, real))):
-                return term
-        self._real_known = (key, real, make())
-        return self._real_known[2]
 
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
         """Return the value that compares both sides."""
@@ -135,11 +123,7 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
         kernel = self._resolved("gamma", real.flatten(1))
         dtype = torch.promote_types(fake.dtype, real.dtype)
         fake, real = fake.to(dtype), real.to(dtype)
-        block = self.block_size or len(real)
-        within_real = self._real_term(kernel, real, lambda: means_within(real, kernel, self.partition, block))
-        means = kernel_means(
-            fake, real, kernel, partition=self.partition, block_size=self.block_size, within_real=within_real
-        )
+        means = kernel_means(fake, real, kernel, partition=self.partition, block_size=self.block_size)
         return self._value(means.without_diagonal() if self.unbiased else means)
 
     def _value(self, means: KernelMeans) -> Any:

@@ -8,16 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor.functional.authenticity import authenticity_from_radii
-from genmonitor.linalg.neighbors import check_neighbors, neighbor_radii
+from genmonitor.functional.authenticity import authenticity, nearest_training_samples
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 
 class Authenticity(TwoSidedMetric):
     """Share of generated samples that are not copies of training samples.
 
-    Keeps every sample of both sides. The distances among the training samples are computed once and reused while the
-    samples stay the same.
+    Keeps every sample of both sides.
 
     Args:
         reset_real_features: True if `reset` also forgets the training samples.
@@ -60,14 +58,9 @@ class Authenticity(TwoSidedMetric):
             nearest.
         """
         with self._synced():
-            _, ratios, nearest = self._authenticity(self._kept("fake"), self._kept("real"))
+            ratios, nearest = nearest_training_samples(self._kept("fake"), self._kept("real"))
         copied = (ratios <= 1).nonzero()[:, 0]
         return torch.stack([copied, nearest[copied]], dim=1)[ratios[copied].argsort(stable=True)]
 
     def _compared(self, fake: Tensor, real: Tensor) -> Tensor:
-        return self._authenticity(fake, real)[0]
-
-    def _authenticity(self, fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        fake, real = fake.flatten(1), real.flatten(1)
-        check_neighbors(1, fake=fake, real=real)
-        return authenticity_from_radii(fake, real, self._real_term("radii", real, lambda: neighbor_radii(real, 1)))
+        return authenticity(fake, real)

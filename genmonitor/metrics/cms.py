@@ -17,8 +17,7 @@ from genmonitor.partition import PixelPartition
 class CosineMeanSimilarity(TwoSampleMetric):
     """Cosine of the angle between two mean embeddings, for the image and for each cluster of its pixels.
 
-    Keeps every sample of both sides, since the estimator needs all their distances. The term of the real samples alone
-    is computed once and reused while the samples stay the same.
+    Keeps every sample of both sides, since the estimator needs all their distances.
 
     Args:
         partition: Regions to compare too; None for the whole sample alone, the only choice for features [N, D].

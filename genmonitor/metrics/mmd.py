@@ -16,7 +16,7 @@ from genmonitor.metrics._real_fake import TwoSampleMetric
 class MaximumMeanDiscrepancy(TwoSampleMetric):
     """Squared maximum mean discrepancy between generated and real samples.
 
-    Keeps every sample of both sides. The term of the real samples alone is computed once.
+    Keeps every sample of both sides.
 
     Args:
         kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved at the first `compute`, from the

@@ -8,16 +8,14 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_at_least
-from genmonitor.functional.prdc import prdc_from_radii
-from genmonitor.linalg.neighbors import check_neighbors, neighbor_radii
+from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 
 class PRDC(TwoSidedMetric):
     """Precision, recall, density and coverage of generated samples among real ones, by k nearest neighbors.
 
-    Keeps every sample of both sides. The distances among the real samples are computed once and reused while the
-    samples stay the same.
+    Keeps every sample of both sides.
 
     Args:
         k: Number of neighbors.
@@ -53,7 +51,4 @@ class PRDC(TwoSidedMetric):
         self.k = check_at_least("k", k, 1)
 
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
-        fake, real = fake.flatten(1), real.flatten(1)
-        check_neighbors(self.k, fake=fake, real=real)
-        real_radii = self._real_term(self.k, real, lambda: neighbor_radii(real, self.k))
-        return prdc_from_radii(fake, real, neighbor_radii(fake, self.k), real_radii, self.k)
+        return precision_recall_density_coverage(fake, real, k=self.k)

@@ -26,7 +26,7 @@ PARTS = {
     "cms": [(region_metrics, "cms_from_means"), (MeanGap, "compute")],
     "diversity": [
         (modes, "scendi_from_covariances"),
-        (prdc, "prdc_from_radii"),
+        (prdc, "precision_recall_density_coverage"),
         (of_diversity, "w1kp_score"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
