@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from io import IOBase
+from itertools import chain
 from pathlib import Path
+from threading import Thread
 from types import CodeType
 from typing import Any
 
@@ -41,6 +45,20 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, OWN_STATE):
         return True
     return not isinstance(value, type) and package_of(type(value)) not in FOREIGN
+
+
+def records_in(items: Iterable[Any]) -> list[Any]:
+    """Return the dictionaries, the lists and the attributes of the user's own objects among items and in their pairs.
+
+    Objects that hold a file or a thread are left out.
+    """
+    out: list[Any] = []
+    for item in chain.from_iterable(x if type(x) is tuple else (x,) for x in items):
+        if type(item) in (dict, list):
+            out.append(item)
+        elif hasattr(item, "__dict__") and is_users_code(type(item).__module__):
+            out += [] if any(isinstance(x, (IOBase, Thread)) for x in vars(item).values()) else [vars(item)]
+    return out
 
 
 def package_of(kind: type) -> str:

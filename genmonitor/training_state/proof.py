@@ -103,6 +103,12 @@ def preserve_code(functions: Mapping[str, Any], module: nn.Module) -> Iterator[N
         moved.append(snapshot.restore())
 
 
+def report_stuck(names: list[str]) -> None:
+    """Have the surrounding check report objects that could not be restored."""
+    if names and (proof := _proof.get()) is not None:
+        proof[1].append(([], names))
+
+
 def _snapshot(trained: Trained) -> Snapshot:
     snapshot = Snapshot({}, min(MOST_COPIES, _free_memory() // OF_FREE), ours=False)
     for which, weights in (("", trained.module), ("averaged ", trained.averaged)):

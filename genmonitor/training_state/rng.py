@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
+MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 12, 64, 10_000
 """Limits of the search for generators: depth, items of a container, and objects below attributes."""
 
 

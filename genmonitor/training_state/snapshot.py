@@ -44,13 +44,14 @@ from genmonitor.training_state.ownership import (
     is_users_code,
     names_in,
     package_of,
+    records_in,
     variables_named,
 )
 from genmonitor.training_state.rng import MAX_DEPTH, State, is_generator, parts_of, state_of, walk
-from genmonitor.training_state.stand_ins import MAX_ITEMS, READ_ONLY, make_stand_in, unwrapped
+from genmonitor.training_state.stand_ins import MAX_ITEMS, READ_ONLY, counted, is_used, make_stand_in, unwrapped
 
 MAX_RECORDS = 100_000
-"""Largest number of dictionaries and lists in a longer container to remember."""
+"""Largest number of items of a longer container of which dictionaries, lists and attributes are remembered."""
 MAX_BYTES = 2**28
 """Memory for copies of tensors and arrays other than parameters and buffers: 256 MiB."""
 
@@ -66,6 +67,7 @@ class Snapshot:
         ours: True to restore objects of this package, and of classes derived from its classes.
         data: True for data that are read. Random generators, functions and the global variables that they name count
             too. Caches of `functools` are set aside, and an iterator that cannot start again refuses to continue.
+            Elsewhere it continues, and counts as a change that cannot be undone.
         code: True for functions that draw samples. They are treated like data, except that iterators and text files
             continue, and caches keep their content, such as a network that is loaded once.
 
@@ -96,6 +98,8 @@ class Snapshot:
         code: bool = False,
     ) -> None:
         self._left, self._ours, self._data, self._code = tensor_bytes, ours, data or code, code
+        self._copies = code or not data
+        self._set_aside: dict[int, Any] = {}
         self._shares = self._data and any("Manager-" not in child.name for child in active_children())
         self.is_read = False
         self.generators: list[Any] = []
@@ -190,8 +194,10 @@ class Snapshot:
         moving = (IOBase, Thread) if self._data else (IOBase, Thread, Iterator)
         held = [x for x in (thing, *namespace.values()) if isinstance(x, moving)]
         own = owner or has_state(thing) or (self._data and _reads(thing, held))
-        if held and not own:
-            return  # all or nothing, since a reader at another position of its file would read wrongly
+        if held and not own:  # all or nothing, since a reader at another position of its file would read wrongly
+            for key, value in [*namespace.items()] if not self._data else []:
+                self._replace(_place(name, key), Names.of(namespace), key, counted(value))
+            return
         yield from self._bind(name, Names.of(namespace))
         yield from self._bind(name, names_of_slots(thing))
         yield from ((kind.__name__, kind) for kind in type(thing).__mro__ if self._counts(kind))
@@ -218,10 +224,11 @@ class Snapshot:
         """Remember the bindings of names, and set aside objects that reading would exhaust; yield the objects."""
         before = dict(names.read())
         place = partial(_place, name)
-        for key, value in before.items() if self._data else ():
-            if (stand_in := make_stand_in(place(key), value, self._code)) is not None:
-                self._entries.append(Entry(place(key), lambda: None, partial(names.bind, key, value)))
-                names.bind(key, stand_in)
+        for key, value in before.items():
+            if id(value) in self._set_aside:  # by another function with the same variable
+                before[key] = self._set_aside[id(value)]
+            else:
+                self._replace(place(key), names, key, make_stand_in(place(key), value, self._copies))
         moved = partial(names.moved, before)
         self._entries.append(
             Entry(lambda: ", ".join(map(place, moved())), lambda: bool(moved()), lambda: names.put_back(before))
@@ -229,26 +236,37 @@ class Snapshot:
         for key, value in before.items():
             yield place(key), unwrapped(value) if self._data else value
 
+    def _replace(self, name: str, names: Names, key: str, stand_in: Any) -> None:
+        """Bind a name to a stand-in until `restore`, unless that is None."""
+        if stand_in is not None:
+            self._set_aside[id(stand_in)] = value = names.read()[key]
+            self._entries.append(
+                Entry(f"the iterator {name}", partial(_used, [stand_in]), partial(names.bind, key, value))
+            )
+            names.bind(key, stand_in)
+
     def _items(self, name: str, thing: Any) -> Iterator[tuple[str, Any]]:
         """Remember the items of a container; yield them."""
         kind = type(thing)  # for a proxy, `isinstance` checks its target
         if of := next((of for of in CONTAINERS if issubclass(kind, of)), None):
             items = items_of(of, thing)
             entry = entry_of_items(name, of, thing)
-            if self._data and len(items[0]) <= MAX_ITEMS:
-                others = [(x, make_stand_in(name, x, self._code)) for x in items[-1]]
+            if len(items[0]) <= MAX_ITEMS:
+                others = [(x, make_stand_in(name, x, self._copies)) for x in items[-1]]
                 pairs = [(x, other) for x, other in others if other is not None]
                 back = [(other, x) for x, other in pairs]
-                self._entries.append(Entry(name, lambda: None, partial(exchange, of, thing, back)))
+                used = partial(_used, [other for _, other in pairs])
+                self._entries.append(Entry(f"an iterator in {name}", used, partial(exchange, of, thing, back)))
                 exchange(of, thing, pairs)
             self._entries.append(entry)
-            if len(items[0]) <= MAX_ITEMS:
-                yield from ((name, unwrapped(item) if self._data else item) for item in chain(*items))
-            elif len(items[0]) <= MAX_RECORDS:
-                records = [item for item in items[-1] if type(item) in (dict, list)]
-                self._entries.append(entry_of_records(name, records))
         elif issubclass(kind, READ_ONLY):
-            yield from ((name, unwrapped(part) if self._data else part) for part in parts_of(thing, MAX_ITEMS))
+            items = [parts_of(thing, MAX_RECORDS)]
+        else:
+            return
+        if MAX_ITEMS < len(items[0]) <= MAX_RECORDS:
+            self._entries.append(entry_of_records(name, records_in(items[-1])))
+        for part in chain(*(some[:MAX_ITEMS] for some in items)):
+            yield name, unwrapped(part) if self._data else part
 
     def _values(self, name: str, thing: Any, always: bool = False) -> None:
         """Remember the values of a tensor or an array, `always` or as far as the memory allows."""
@@ -281,6 +299,11 @@ def _reads(thing: Any, held: list[Any]) -> bool:
     """Return True for a reader whose state is in its attributes and in the positions of its files."""
     known = isinstance(thing, TarFile) or is_users_code(type(thing).__module__)
     return known and all(external_state(x) is not None and not x.writable() for x in held)
+
+
+def _used(stand_ins: list[Any]) -> bool | None:
+    """Return True if items of an iterator are gone for good, and None otherwise: the original comes back anyhow."""
+    return any(map(is_used, stand_ins)) or None
 
 
 def _ask(question: Callable[[], bool | None]) -> bool | None:

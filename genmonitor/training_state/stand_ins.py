@@ -52,7 +52,7 @@ def make_stand_in(name: str, value: Any, copies: bool = False) -> Any:
     Args:
         name: Name in errors.
         value: Object, or a read-only one that holds such objects.
-        copies: True for copies of iterators only.
+        copies: True for copies of iterators, or stand-ins that count what is taken from those that cannot be copied.
     """
     if isinstance(value, RESTARTED):
         return _going_on_alone(value, name)
@@ -62,7 +62,7 @@ def make_stand_in(name: str, value: Any, copies: bool = False) -> Any:
         replaced = [part if other is None else other for part, other in zip(parts, inside, strict=True)]
         return _made_of(value, replaced) if any(other is not None for other in inside) else None
     if copies:
-        return None
+        return counted(value)
     if isinstance(value, (staticmethod, classmethod)):
         inside = make_stand_in(name, value.__func__)
         return None if inside is None else type(value)(inside)
@@ -73,7 +73,7 @@ def make_stand_in(name: str, value: Any, copies: bool = False) -> Any:
         return lru_cache(**value.cache_parameters())(value.__wrapped__)
     if isinstance(value, TextIOWrapper) and _hides_position(value):
         return _opened_again(value, name)
-    if (isinstance(value, Iterator) and type(value).__module__ in ITERATING) or _is_pipe(value):
+    if _is_iterator(value) or _is_pipe(value):
         return _UsedUp(name, type(value).__name__)
     return None
 
@@ -113,6 +113,11 @@ def _hides_position(file: TextIOWrapper) -> bool:
     return not file.closed and file.readable() and file.seekable() and state_of_file(file) is None
 
 
+def _is_iterator(value: Any) -> bool:
+    """Return True for an iterator that cannot start again."""
+    return isinstance(value, Iterator) and type(value).__module__ in ITERATING
+
+
 def _is_pipe(value: Any) -> bool:
     """Return True for what is read once, from its beginning to its end."""
     if isinstance(value, IOBase) and not value.closed:
@@ -140,6 +145,42 @@ def unwrapped(value: Any) -> Any:
         if isinstance(value, kind):
             return unwrapped(getattr(value, attribute))
     return value
+
+
+class _Counted:
+    """Stand-in for an iterator that counts what is taken from it."""
+
+    taken = 0
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
+
+    def __iter__(self) -> _Counted:
+        return self
+
+    def __next__(self) -> Any:
+        self.taken += 1
+        return next(self.iterator)
+
+    def __len__(self) -> int:
+        return len(self.iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of a copy that has no attributes yet
+            raise AttributeError(name)
+        return getattr(vars(self)["iterator"], name)
+
+
+def counted(value: Any) -> Any:
+    """Return a stand-in that counts what is taken from an iterator; None for anything else."""
+    return _Counted(value) if _is_iterator(value) else None
+
+
+def is_used(stand_in: Any) -> bool:
+    """Return True if items of an iterator that cannot be copied are gone, also of one inside a read-only object."""
+    if isinstance(stand_in, _Counted):
+        return stand_in.taken > 0
+    return isinstance(stand_in, READ_ONLY) and any(map(is_used, parts_of(stand_in, MAX_ITEMS)))
 
 
 class _UsedUp:

@@ -417,6 +417,44 @@ def manager():
     return multiprocessing.get_context("spawn").Manager()
 
 
+class Record:
+    """A user's own object that keeps its image once it is read."""
+
+    def __init__(self):
+        self.seen = 0
+
+
+LONG = {
+    "list": (lambda records: records, lambda held: held[-1]),
+    "dict": (lambda records: dict(enumerate(records)), lambda held: held[len(held) - 1]),
+    "tuple": (tuple, lambda held: held[-1]),
+    "deque": (deque, lambda held: held[-1]),
+    "list of pairs": (lambda records: [(i, x) for i, x in enumerate(records)], lambda held: held[-1][1]),
+    "tuple of pairs": (lambda records: tuple((x, i) for i, x in enumerate(records)), lambda held: held[-1][0]),
+    "object array": (lambda records: np.array(records, dtype=object), lambda held: held[-1]),
+}
+"""Containers of more items than are searched in depth, and their last record."""
+
+
+def objects_of_a_long(name):
+    hold, find = LONG[name]
+
+    def count(self, index):
+        record = find(self.kept)
+        record.seen += 1
+        return record.seen
+
+    return dataset(lambda: hold([Record() for _ in range(1100)]), count)
+
+
+def count_deep_inside(self, index):
+    inside = self.kept
+    while "a" in inside:
+        inside = inside["a"]
+    inside["n"] += 1
+    return inside["n"]
+
+
 def count_in_record(self, index):
     self.kept[index]["n"] += 1
     return self.kept[index]["n"]
@@ -559,6 +597,10 @@ STATES = {
     "children of numpy's seed": dataset(np.random.SeedSequence, lambda self, index: self.kept.spawn(1)[0].spawn_key[0]),
     "records of a long list": dataset(lambda: [{"n": 0} for _ in range(2000)], count_in_record),
     "lists of a long dict": dataset(lambda: {i: [] for i in range(2000)}, lambda self, index: append_to_record(self)),
+    **{f"objects of a long {name}": objects_of_a_long(name) for name in LONG},
+    "counter deep inside": dataset(
+        lambda: functools.reduce(lambda inside, _: {"a": inside}, range(7), {"n": 0}), count_deep_inside
+    ),
     "variable of an imported module": dataset(int, count_elsewhere),
 }
 AROUND = {

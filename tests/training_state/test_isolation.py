@@ -589,13 +589,14 @@ def test_what_a_closure_knows_stays_as_sampling_left_it():
     assert seen == [1]
 
 
-@pytest.mark.parametrize("iterate", [iter, lambda items: (x for x in items)])
-def test_iterators_stay_where_sampling_left_them(iterate):
+@pytest.mark.parametrize(("iterate", "following"), [(iter, 1), (lambda items: (x for x in items), 2)])
+def test_only_iterators_that_can_be_copied_are_put_back(iterate, following):
     module = nn.Linear(1, 1)
-    module.held = iterate([1, 2])
+    module.held = held = iterate([1, 2])
     with preserve_training_state(module):
         next(module.held)
-    assert next(module.held) == 2
+    assert module.held is held
+    assert next(module.held) == following
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested", "ignore:.*quantize")

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an evaluation moves of a training is put back and named, or named where there was no memory for a copy."""
 
+import itertools
 import random
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
+from genmonitor.images.model import SampledModel
+from genmonitor.images.sampler import Sampler
 from genmonitor.training_state import proof
 from genmonitor.training_state.fingerprints import fingerprint_of
+from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import Trained, prove_unchanged
 
 
@@ -147,3 +152,110 @@ def test_a_fingerprint_sees_what_changed_places():
     x = torch.arange(10_000.0)
     assert fingerprint_of(x) != fingerprint_of(x.flip(0))
     assert fingerprint_of(x.fill_(torch.nan)) == fingerprint_of(x.clone())
+
+
+def forever(items):
+    while True:
+        yield from items
+
+
+class Again:
+    """A user's own iterator, which begins again."""
+
+    def __init__(self, items):
+        self.items, self.inside = items, iter(DataLoader(items, 1))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.inside)
+
+
+ITERATORS = {
+    "list": lambda: iter(list(range(99))),
+    "range": lambda: iter(range(99)),
+    "loader": lambda: iter(DataLoader(range(99))),
+    "generator": lambda: (x for x in range(99)),
+    "loader without end": lambda: forever(DataLoader(range(9))),
+    "cycle": lambda: itertools.cycle(range(9)),
+    "map": lambda: map(float, range(99)),
+    "zip": lambda: zip(range(99), strict=True),
+    "enumerate": lambda: enumerate(range(99)),
+    "own class": lambda: Again(range(99)),
+}
+COPIED = ("list", "range")
+VARIABLE = None
+
+
+class Draws(nn.Linear):
+    """Takes its conditions from an iterator that the training takes its own from too."""
+
+    def __init__(self, held, take):
+        super().__init__(1, 1)
+        self.held, self.take = held, take
+
+    def sample(self, n):
+        self.take(self)
+        return torch.zeros(n, 1, 2, 2)
+
+    def training_step(self):
+        return next(VARIABLE)
+
+
+def in_closures(iterator):
+    """Two functions know it."""
+
+    class Knows(Draws):
+        def training_step(self):
+            return next(iterator)
+
+    return Knows(None, lambda module: next(iterator)), lambda: next(iterator)
+
+
+def in_a_variable(iterator):
+    global VARIABLE
+    VARIABLE = iterator
+    return Draws(None, lambda module: next(VARIABLE)), lambda: next(VARIABLE)
+
+
+def in_the_module(hold, find):
+    def make(iterator):
+        module = Draws(hold(iterator), lambda module: next(find(module.held)))
+        return module, lambda: next(find(module.held))
+
+    return make
+
+
+HOLDERS = {
+    "attribute": in_the_module(lambda x: x, lambda held: held),
+    "list": in_the_module(lambda x: [x], lambda held: held[0]),
+    "tuple in a dict": in_the_module(lambda x: {"a": (x,)}, lambda held: held["a"][0]),
+    "closures": in_closures,
+    "variable": in_a_variable,
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("kind", ITERATORS)
+def test_an_iterator_that_sampling_moves_is_put_back_or_named(kind, holder):
+    def seen(evaluations):
+        (module, take), said = HOLDERS[holder](ITERATORS[kind]()), []
+        taken = [take()]
+        for _ in range(evaluations):
+            with prove_unchanged(Trained(module), said.append), preserve_training_state(module):
+                sample_fn = (lambda module, n: module.sample(n)) if holder == "attribute" else None
+                Sampler(4, sample_fn=sample_fn).draw(SampledModel(module, torch.device("cpu")), range(4))
+            taken.append(take())
+        return taken + [take() for _ in range(2 - evaluations)], said
+
+    (expected, _), (found, said) = seen(0), seen(2)
+    named = [text for text in said if "cannot be put back" in text and "iterator" in text]
+    assert (found == expected) if kind in COPIED else (len(named) == 2)
+
+
+def test_an_iterator_that_sampling_leaves_alone_is_not_named():
+    for make in ITERATORS.values():
+        module = Draws((make(), [make()]), lambda module: None)
+        with prove_unchanged(Trained(module), pytest.fail), preserve_training_state(module):
+            Sampler(4).draw(SampledModel(module, torch.device("cpu")), range(4))
