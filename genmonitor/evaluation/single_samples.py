@@ -25,7 +25,7 @@ from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 COMPARED = 500
 """Largest number of real images to compare with, since their distances are most of the work."""
 FAR = 2.0
-"""Multiple of the score of the strangest held-out image from which a sample is strange; rarer by chance than 1 in 100
+"""Multiple of the score of the strangest held-out image from which a sample is strange; by chance in at most 1 of 100
 (benchmarks/classes_and_copies.md).
 """
 NAMED, SHOWN = 3, 16

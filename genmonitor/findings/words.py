@@ -14,7 +14,7 @@ from genmonitor.functional.diagnosis.readings import Said
 NEAREST = 0.3
 """Share from which the nearest kind is mentioned; with less, it depends on the order of the images."""
 USUAL = 0.5
-"""Share from which a cause is called usual instead of possible."""
+"""Share from which a cause is called usual instead of possible, and from which that of the nearest kind is possible."""
 
 
 def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals: Sequence[FaultKind] = ()) -> str:
@@ -100,10 +100,10 @@ def advice(name: str, share: float = 0.0) -> tuple[str, str]:
 
 
 def possible_advice(kinds: Sequence[FaultKind], readings: Sequence[Said]) -> tuple[str, str]:
-    """Return the advice for the nearest kind if the sentence mentions it, otherwise for the first reading."""
-    if kinds and kinds[0].share >= NEAREST:
-        return advice(kinds[0].name)
-    return advice(readings[0].resembles if readings else "")
+    """Return the advice with a source for the nearest kind if it explains half, otherwise for the first reading."""
+    nearest = [kind.name for kind in kinds[:1] if kind.share >= USUAL]
+    possible = [*nearest, *(reading.resembles for reading in readings[:1])]
+    return next((advice(name) for name in possible if KINDS.get(name, Kind).cause), ("", ""))
 
 
 def advice_sentence(finding: Finding) -> str:

@@ -4,7 +4,7 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -555,8 +555,21 @@ def test_a_nearest_kind_is_said_from_a_share_on_that_another_order_keeps(share: 
     of_readings = words.readings_sentence("center", [SAID], 0.001, kind)
     assert ("Nearest kind: blurred, σ 0.6 px, which would explain 31 %." in of_readings) is said
     assert ("the best, blurred" in words.unexplained_sentence("center", kind, 0.001)) is said
-    resembled = KINDS["blurred" if said else "faded"]
-    assert words.possible_advice([kind], [SAID])[1] == resembled.remedy
+
+
+@pytest.mark.parametrize(
+    ("nearest", "share", "from_where"),
+    [("noisy", 0.5, "noisy"), ("noisy", 0.49, "blurred"), ("thinner", 0.9, "blurred")],
+    ids=["nearest", "too small", "no source"],
+)
+def test_a_possible_cause_is_that_of_the_nearest_kind_or_of_the_first_reading(
+    nearest: str, share: float, from_where: str
+) -> None:
+    (edges,) = [x for x in READINGS if x.name == "steepest edges"]
+    said = replace(SAID, reading=edges, fake=0.1, real=0.5)
+    cause, remedy = words.possible_advice([FaultKind(nearest, 0.6, "px", share)], [said, SAID])
+    assert (remedy, cause.startswith("Possible cause: ")) == (KINDS[from_where].remedy, True)
+    assert words.possible_advice([], [SAID]) == ("", "")  # nothing has a source
 
 
 def test_a_second_fault_that_adds_next_to_nothing_is_not_said() -> None:
