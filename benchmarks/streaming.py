@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory and time of commands on sets of images that do not fit in memory, within 4 GiB; writes streaming.md.
 
-python benchmarks/streaming.py                        # 50,000 images of 256×256×3: an hour on two busy cores
+python benchmarks/streaming.py                        # 20,000 images of 256×256×3: half an hour on two busy cores
 python benchmarks/streaming.py --count 500 --side 64  # whether it runs; prints only
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from harness import machine
 from PIL import Image
 
-COUNT, SIDE = 50_000, 256
+COUNT, SIDE = 20_000, 256
 LIMIT = 4 * 2**30
 """Bytes of data that each process may have, by the operating system's limit."""
 COMMANDS = {

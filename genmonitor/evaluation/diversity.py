@@ -120,10 +120,9 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             if self._share_a_space:
                 self._real_clip_score = self._clip_score_of(subset, real_features, comm)
         if self.extra_metrics is not None:
-            prompts = self._given_prompts_of(torch.arange(len(probe)))
             own = (*text.SCORES, *text.REAL, *text.FIDELITY, *self.tracker.specs().values())
             with comm.all_ranks_or_none():
-                self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
+                self._extra.check(self._encode(probe), self._real_features, own=own)
         self._metric = self._new_metric().to(probe.device)
         return replace(report, messages=self.tracker.groups.messages())
 
@@ -134,7 +133,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._range.look(self._real_probe, samples.images)
         metric.reset()
         metric.update(self._outputs, self._prompts_of(samples.indices))
-        self._extra.update(self._outputs, self._real_features, self._given_prompts_of(samples.indices))
+        self._extra.update(self._outputs, self._real_features)
         if self._fidelity is not None:
             self._fidelity.update(self._outputs)
 
@@ -290,9 +289,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _size(self, kernel: Kernel, dim: int) -> int:
         """Return the number of explicit features of a kernel."""
         return 2 * (self.num_features or 0) if kernel.takes_gamma else dim
-
-    def _given_prompts_of(self, indices: Tensor) -> Tensor | None:
-        return None if self.prompts is None else self._prompts_of(indices)
 
     def _new_metric(self, **options: Any) -> DiversityMetric:
         return DiversityMetric(self.kernel, self.prompt_kernel, self.num_features, self.rcond, **options)

@@ -26,9 +26,8 @@ class ExtraMetrics:
 
     They get images [n, C, H, W] or, if the evaluation encodes images, features [n, d]. A metric whose `update` requires
     `real` or `reference` gets both sides, the real one only once if it keeps it across resets. Other metrics, such as
-    the Inception score, get the generated side, and features of the prompts if they take `prompts`. Images are
-    converted for the Inception network of torchmetrics: three channels, in 0..255 or, with `normalize=True`, in [0, 1].
-    Any other metric gets them unchanged.
+    the Inception score, get the generated side. Images are converted for the Inception network of torchmetrics: three
+    channels, in 0..255 or, with `normalize=True`, in [0, 1]. Any other metric gets them unchanged.
 
     Args:
         metrics: MetricCollection, or dictionary of metrics.
@@ -55,15 +54,12 @@ class ExtraMetrics:
         self._has_real: set[str] = set()
         self._range = (0.0, 1.0)
 
-    def check(
-        self, probe: Tensor, real: Tensor | None, prompts: Tensor | None = None, *, own: Iterable[ValueSpec] = ()
-    ) -> None:
+    def check(self, probe: Tensor, real: Tensor | None, *, own: Iterable[ValueSpec] = ()) -> None:
         """Try each metric on a few images or features, and empty it.
 
         Args:
             probe: Generated images [N, C, H, W], or features [N, d].
             real: Real images, which define the value range; None if there are none.
-            prompts: Features of the probe's prompts [N, e], if any.
             own: Values of the evaluator, whose keys are reserved.
 
         Raises:
@@ -76,7 +72,7 @@ class ExtraMetrics:
         for name, metric in self._metrics.items():
             metric.to(probe.device)
             try:
-                self._feed(name, metric, probe, real, prompts)
+                self._feed(name, metric, probe, real)
             except Exception as error:
                 raise ValueError(
                     f"Expected every metric of `extra_metrics` to take {self._of} {list(probe.shape[1:])} by "
@@ -86,7 +82,7 @@ class ExtraMetrics:
             _reset_both_sides(metric)
         self._has_real = set()
 
-    def update(self, samples: Tensor, real: Tensor | None, prompts: Tensor | None = None) -> None:
+    def update(self, samples: Tensor, real: Tensor | None) -> None:
         """Give each metric this process's generated and real samples, replacing those of the last evaluation."""
         self._failed = set()
         for name, metric in self._metrics.items():
@@ -94,7 +90,7 @@ class ExtraMetrics:
                 if metric._is_synced:  # it failed in the last evaluation, and holds what it had gathered
                     metric.unsync()
                 metric.reset()
-                self._feed(name, metric, samples, real, prompts)
+                self._feed(name, metric, samples, real)
             except Exception:
                 self._fail(name)
 
@@ -135,18 +131,15 @@ class ExtraMetrics:
                 out |= {spec.key: value for spec, value in values}
         return out
 
-    def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor | None, prompts: Tensor | None) -> None:
+    def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor | None) -> None:
         takes = inspect.signature(metric.update).parameters
         sides = [word for word in ("real", "reference") if word in takes]
         side = next((word for word in sides if takes[word].default is inspect.Parameter.empty), None)
         if side is None:
             if self._of == "features":
                 _check_width(metric)
-            for i, batch in enumerate(samples.split(BATCH)):
-                more = {}
-                if prompts is not None and "prompts" in takes:
-                    more["prompts"] = prompts.split(BATCH)[i].clone()
-                metric.update(self._as_expected(metric, batch), **more)
+            for batch in samples.split(BATCH):
+                metric.update(self._as_expected(metric, batch))
             return
         if real is None:
             raise ValueError("there are no real images to compare with. Give `real_images=`.")

@@ -101,8 +101,6 @@ class Presenter(Generic[EvaluationT]):
 
     title: ClassVar[str] = ""
     """Heading of its section in the report; the monitor's name by default."""
-    figures_to_keep: ClassVar[tuple[str, ...]] = ()
-    """Figures to keep for every evaluation, not only the latest."""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the findings of the last evaluation for the terminal."""

@@ -200,9 +200,7 @@ class Publisher:
             self._parts = {"fixed": fixed(), "declared": declared(), "findings": evaluation.findings, "tables": tables}
 
         def draw() -> None:
-            shown = presenter()
-            figures = shown.figures(evaluation, found.history, found.samples)
-            self._publish_figures(figures, step, epoch, shown.figures_to_keep)
+            self._publish_figures(presenter().figures(evaluation, found.history, found.samples), step, epoch)
 
         for part in (inform, tabulate, describe, self._write_run, draw):
             self.attempt(part)
@@ -255,17 +253,15 @@ class Publisher:
     def _write_page(self, folder: RunFolder) -> None:
         self.page = folder.write_report()
 
-    def _publish_figures(
-        self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None, kept: tuple[str, ...] = ()
-    ) -> None:
+    def _publish_figures(self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None) -> None:
         for name, figure in figures.items():
-            self.attempt(partial(self._publish_figure, name, figure, step, epoch, name in kept))
+            self.attempt(partial(self._publish_figure, name, figure, step, epoch))
 
-    def _publish_figure(self, name: str, figure: Figure | Drawing, step: int, epoch: int | None, is_kept: bool) -> None:
-        png, when = render(figure), epoch if is_kept else None
-        self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": png}, step, when))
+    def _publish_figure(self, name: str, figure: Figure | Drawing, step: int, epoch: int | None) -> None:
+        png = render(figure)
+        self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": png}, step, epoch))
         if self._writes:  # after the loggers, which take a figure for which the disk has no room
-            self.folder.write_figures(self._prefix, {name: png}, step, when)
+            self.folder.write_figures(self._prefix, {name: png}, step, epoch)
 
     def _write(self, write: Callable[[RunFolder], Any]) -> None:
         """Write into the folder, if files are written."""

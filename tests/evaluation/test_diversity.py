@@ -347,17 +347,16 @@ class CountingEncoder(nn.Flatten):
 def test_extra_metrics_get_the_features_that_are_there():
     encoder = CountingEncoder()
     ken = PromptSplit(GaussianKernel(1.0), num_modes=2)
-    extra = {"Vendi_2": VendiScore(order=2), "near": PRDC(k=3), "own": ScendiScore(), "novel": ken}
+    extra = {"Vendi_2": VendiScore(order=2), "near": PRDC(k=3), "novel": ken}
     evaluator = fitted(labeled(24).tensors[0], output_encoder=encoder, extra_metrics=extra)
     encoder.seen = 0
     values = [evaluate(evaluator, FAKE).values for _ in range(2)][1]
     assert encoder.seen == 2 * len(FAKE)
-    outputs, prompts, real = FAKE.flatten(1) + 0.1, torch.eye(3)[LABELS], labeled(24).tensors[0].flatten(1) + 0.1
+    outputs, real = FAKE.flatten(1) + 0.1, labeled(24).tensors[0].flatten(1) + 0.1
     assert values["vendi_2"] == pytest.approx(float(vendi_score(outputs, order=2)))
     assert values["vendi_2"] == pytest.approx(values["rke"])
     for name, value in precision_recall_density_coverage(outputs, real, k=3).items():
         assert values[f"near_{name}"] == float(value)
-    assert values["own_scendi"] == pytest.approx(float(scendi_score(outputs, prompts)["scendi"]))
     novel = prompt_split(outputs, None, real, None, output_kernel=GaussianKernel(1.0))
     assert values["novel_total"] == pytest.approx(float(novel.total), abs=1e-6)
     assert "novel_eigenvalues" not in values
@@ -369,7 +368,7 @@ def test_extra_metrics_get_the_features_that_are_there():
     ("metric", "settings", "message"),
     [
         (VendiScore(GaussianKernel()), {}, r"features \[16\] .* m raised ValueError: GaussianKernel.* has no gamma"),
-        (ScendiScore(), {"prompts": None}, "missing 1 required positional argument: 'prompts'"),
+        (ScendiScore(), {}, "missing 1 required positional argument: 'prompts'"),
         (PixelCKA(GaussianKernel(1.0)), {}, r"m raised ValueError: .*\[8, 16\]"),
     ],
 )

@@ -249,21 +249,3 @@ def test_a_metric_that_works_in_place_changes_no_image():
     metrics.update(fake, real)
     assert torch.equal(fake, before[0])
     assert torch.equal(real, before[1])
-
-
-class InPlaceOfPrompts(InPlace):
-    def update(self, features, prompts):
-        super().update(prompts, features)
-
-
-def test_a_metric_that_works_in_place_changes_no_feature_of_a_prompt():
-    metrics, features, prompts = (
-        ExtraMetrics({"rude": InPlaceOfPrompts()}, "features"),
-        torch.rand(5, 3),
-        torch.rand(5, 2),
-    )
-    before = prompts.clone()
-    metrics.check(features, None, prompts)
-    metrics.update(features, None, prompts)
-    assert metrics._metrics["rude"].count == 5
-    assert torch.equal(prompts, before)

@@ -239,7 +239,7 @@ def test_folder_holds_figures_and_samples_of_each_evaluation(ran):
         # the first, the one in which much had changed, and the last
         *(f"cms_diagnosis_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
         *(f"cms_samples_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
-        "cms_single_samples.png",
+        *(f"cms_single_samples_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
     ]
     for path in pictures:
         with Image.open(path) as picture:

@@ -178,7 +178,6 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     model: str = "the model"
 
     title = "Prompts that differ"
-    figures_to_keep = ("modes",)
 
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return a function that draws the prompts of the modes."""

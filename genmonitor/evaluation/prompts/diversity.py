@@ -187,7 +187,6 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
     value_range: tuple[float, float] | None
 
     title = "Variety of the samples"
-    figures_to_keep = ("modes",)
 
     def tables(self, evaluation: DiversityEvaluation) -> Mapping[str, Table]:
         """Return the similarity of the images of each prompt to it, if it can be measured."""

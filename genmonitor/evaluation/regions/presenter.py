@@ -61,7 +61,6 @@ class RegionPresenter(Presenter[RegionEvaluation]):
     aligned: bool = True
 
     title = "Regions of the image"
-    figures_to_keep = ("diagnosis", "samples")
 
     @property
     def partition(self) -> PixelPartition:
