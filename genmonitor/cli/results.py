@@ -66,7 +66,7 @@ class Measurement:
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
     figures: Mapping[str, Figure | Drawing]
     notes: Sequence[str]
-    evaluator: Evaluator[Any] | None = None
+    evaluator: Evaluator[Any]
     tables: Mapping[str, Table] = field(default_factory=dict)
     images: Mapping[str, ShownImages | None] = field(default_factory=dict)
 
@@ -189,10 +189,8 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     for name, shown in found.images.items():
         folder.write_images(prefix, name, shown, step=0)
     tables = {f"ranked {name}": as_table(rows) for name, rows in found.rows.items() if rows}
-    evaluated: dict[str, Any] = {}
-    if found.evaluator is not None:
-        folder.write_artifacts(found.evaluator.write_artifacts)
-        evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
+    folder.write_artifacts(found.evaluator.write_artifacts)
+    evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
     evaluated |= {"title": found.title, "split": f"{found.split}.", **manifest}
     folder.write_run(
         prefix,

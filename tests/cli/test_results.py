@@ -12,13 +12,15 @@ from genmonitor.cli.results import (
     write_measurement,
     write_result,
 )
+from genmonitor.evaluation import DiversityEvaluator
 from genmonitor.findings.finding import Area, Finding
 from genmonitor.findings.values import ValueSpec
 
 
 def fill(folder):
     finding = Finding("2 modes.", Area("all images"), "", "vendi")
-    found = Measurement("Variety", [finding], {"vendi": 2.0}, [ValueSpec("vendi")], "9 images", {}, {}, ["a note"])
+    of = [ValueSpec("vendi")], "9 images", {}, {}, ["a note"], DiversityEvaluator()
+    found = Measurement("Variety", [finding], {"vendi": 2.0}, *of)
     write_measurement(folder, "diversity", found, {"monitor": "diversity", "generated_images": "a"})
 
 
@@ -38,6 +40,7 @@ def test_a_folder_that_is_named_holds_the_last_result_and_says_so(tmp_path):
     assert report_line(first).endswith("report.html")
     assert report_line(second).endswith("report.html, replacing an earlier one")
     assert {path.name for path in (tmp_path / "out" / "genmonitor").iterdir()} == {
+        "diversity_prompts.json",
         "diversity_run.json",
         "history.csv",
         "mine.txt",
@@ -66,7 +69,7 @@ def test_rows_become_a_table():
 )
 def test_a_baseline_is_called_what_it_is(key, of, name):
     specs = [ValueSpec(of), ValueSpec(key, baseline_of=of)]
-    found = Measurement("Variety", [], {of: 2.0, key: 3.0}, specs, "9 images", {}, {}, [])
+    found = Measurement("Variety", [], {of: 2.0, key: 3.0}, specs, "9 images", {}, {}, [], DiversityEvaluator())
     assert _value_table(found).columns == ["", "value", name]
 
 

@@ -136,15 +136,11 @@ def _check_together(sets: Sequence[Outputs]) -> None:
         if len(outputs) < 2:
             raise ValueError(f"Expected at least 2 {outputs.kind}, but {outputs.where} has {len(outputs)}. Give more.")
     for other in others:
-        if first.kind != other.kind:
+        sides = [f"{x.where} holds {x.kind} of shape {x.shape}" for x in (first, other)]
+        if (first.kind, first.shape) != (other.kind, other.shape):
             raise ValueError(
-                f"Expected one kind of outputs, but {first.where} holds {first.kind} and {other.where} {other.kind}."
-            )
-        if first.shape != other.shape:
-            what = "Give --size, or convert one of them." if first.images is not None else "Use one encoder for both."
-            raise ValueError(
-                f"Expected {first.kind} of one shape, but {first.where} holds {first.shape} and {other.where} "
-                f"{other.shape}. {what}"
+                f"Expected outputs of one kind and shape, but {sides[0]} and {sides[1]}. Give --size for images, or "
+                "convert one of them."
             )
         if first.images is None or other.images is None:
             continue

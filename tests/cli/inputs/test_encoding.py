@@ -74,11 +74,11 @@ def test_a_range_other_than_0_to_1_is_given_and_never_guessed():
 @pytest.mark.parametrize(
     ("other", "complaint"),
     [
-        (VECTORS, "one kind of outputs, but a holds images and v embeddings"),
+        (VECTORS, "one kind and shape, but a holds images of shape .* and v holds embeddings"),
         (Outputs("b", ["1"], images=held(IMAGES.images.data[:1])), "at least 2 images, but b has 1"),
         (
             Outputs("b", NAMES, images=held(torch.zeros(3, 3, 8, 8))),
-            r"a holds \[1, 8, 8\] and b \[3, 8, 8\]. Give --size",
+            r"a holds images of shape \[1, 8, 8\] and b holds images of shape \[3, 8, 8\]. Give --size",
         ),
         (Outputs("b", NAMES, images=held(2 * IMAGES.images.data - 1)), "a and b in one value range, but"),
     ],
