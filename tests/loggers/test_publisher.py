@@ -75,7 +75,7 @@ def test_figure_that_cannot_be_drawn_is_named_and_those_after_it_are_shown(tmp_p
     after = partial(cluster_map, [[0, 1], [2, 1]])
     with pytest.warns(UserWarning, match="(?s)could not be shown or written.*not a number"):
         publisher._publish_figures({"lost": fails(TypeError("not a number")), "after": after}, 5, 1)
-    assert [path.name for path in (tmp_path / "genmonitor").glob("*.png")] == ["cms_after.png"]
+    assert [path.name for path in (tmp_path / "genmonitor").glob("*.png")] == ["cms_after_epoch_0001_step_5.png"]
 
 
 def test_figure_for_which_the_disk_has_no_room_reaches_the_loggers(tmp_path):
