@@ -40,10 +40,6 @@ class TextFeatures(nn.Module):
         given = {} if self.padded else {"attention_mask": tokens["attention_mask"]}
         return self.projection(self.tower(input_ids=tokens["input_ids"], **given).pooler_output)
 
-    def extra_repr(self) -> str:
-        """Return the settings of the tokenization."""
-        return f"length={self.length}, padded={self.padded}"
-
 
 def text_encoder(name: str | Path) -> TextFeatures:
     """Load a text encoder from this machine's files; nothing is downloaded.

@@ -134,8 +134,3 @@ class ImageFeatures(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Encode images."""
         return self.projection(self.tower(pixel_values=self.to_inputs(images)).pooler_output)
-
-    def extra_repr(self) -> str:
-        """Return the settings of the preprocessing."""
-        prepared = f"short_side={self.short_side}, side={self.side}, interpolation={self.interpolation}"
-        return f"{prepared}, value_range={self.value_range}"

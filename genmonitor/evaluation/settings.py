@@ -57,13 +57,9 @@ class Settings:
         """Make the settings from a user's values: a path may stand for the content of a file, None for a default."""
         return cls(*args, **{name: value for name, value in given.items() if value is not None})
 
-    def arguments(self) -> dict[str, Any]:
-        """Return every setting by its name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
     def to_manifest(self) -> dict[str, Any]:
         """Return the settings as plain Python for JSON and checkpoints."""
-        return {name: _to_plain(value) for name, value in self.arguments().items()}
+        return {field.name: _to_plain(getattr(self, field.name)) for field in fields(self)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and type(other) is type(self) and other.to_manifest() == self.to_manifest()
