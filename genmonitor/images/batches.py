@@ -26,7 +26,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         Images [N, C, H, W]; gray ones [N, H, W] get a channel.
 
     Raises:
-        ValueError: If there are none.
+        ValueError: If there are none, or several tensors of one shape in a tuple.
 
     Example:
         >>> import torch
@@ -46,7 +46,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         tensors = _like_images(batch)
         found = tensors[0] if tensors else None
         alike = [i for i, x in enumerate(batch) if isinstance(x, Tensor) and tensors and x.shape == tensors[0].shape]
-        if len(alike) > 1 and tensors[0].ndim == 4:
+        if len(alike) > 1:
             raise ValueError(
                 f"Expected one tensor of images in a batch, but got {describe_batch(batch)}. Give `image_key=` the "
                 f"index of those that the generator is to learn, {' or '.join(map(str, alike))}, or `real_images=`."

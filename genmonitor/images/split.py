@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import torch
 
-from genmonitor.images.image_set import ImageSet, random_order
+from genmonitor.images.compared_sets import range_doubt
+from genmonitor.images.image_set import READ_TWICE, ImageSet, random_order
 
 DRAWS = 20
 """Number of draws of real images in the baseline."""
@@ -100,8 +101,20 @@ def split_reference(
             f"only {len(rest)} real images for {n_samples}-image draws: treat the baseline as approximate "
             f"({2 * n_samples} or more is better)"
         )
-    notes += baseline.reading_notes()
+    notes += [*baseline.reading_notes(), *(_range_notes(baseline, comparison) if compared is not real else [])]
     return RealSplit(real.subset(for_regions), baseline, comparison, tuple(notes))
+
+
+def _range_notes(training: ImageSet, validation: ImageSet) -> list[str]:
+    """Return a note if two sets of real images seem to be scaled differently, as if one lacked a transform."""
+    images = [source.first(READ_TWICE) for source in (training, validation)]
+    if not (range_doubt(*images) or range_doubt(*reversed(images))):
+        return []
+    ranges = [f"[{float(some.min()):.3g}, {float(some.max()):.3g}]" for some in images]
+    return [
+        f"{training.name} has values in {ranges[0]}, but {validation.name} in {ranges[1]}: regions and baseline are of "
+        "the first, and generated images are compared with the second. Give both the same transform"
+    ]
 
 
 def image_budget(shape: tuple[int, ...], patch_size: int | None = None) -> int:

@@ -45,6 +45,7 @@ def test_find_images_gives_gray_ones_a_channel():
         ((IMAGES,), 4, r"`image_key`=4.*a tuple of a tensor of shape \[6, 3, 8, 8\]"),
         ((IMAGES,), "image", "`image_key`='image'.*a tuple"),
         ((LABELS, LABELS), None, r"a tuple of a tensor of shape \[6\], a tensor of shape \[6\]"),
+        ((IMAGES[:, 0], LABELS, IMAGES[:, 1]), None, "that the generator is to learn, 0 or 2"),
         ({"image": "cat.png"}, None, "but got str"),
         (LABELS, None, r"a tensor of shape \[6\]"),
         (IMAGES[None], None, r"a tensor of shape \[1, 6, 3, 8, 8\]"),

@@ -249,3 +249,20 @@ def test_evenly_spread_takes_different_indices_in_order(length, count):
     assert chosen == sorted(chosen)
     assert chosen[0] >= 0
     assert chosen[-1] < length
+
+
+SCALES = {
+    "[0, 1]": lambda x: x,
+    "[-1, 1]": lambda x: 2 * x - 1,
+    "0..255": lambda x: 255 * x,
+    "mean and deviation": lambda x: (x - 0.45) / 0.225,
+}
+
+
+@pytest.mark.parametrize("validation", SCALES)
+@pytest.mark.parametrize("training", SCALES)
+def test_a_transform_that_one_of_both_data_lacks_is_noted(training, validation):
+    images = torch.rand(120, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    found = split(SCALES[training](images[:80]), SCALES[validation](images[80:]), n_samples=20)
+    notes = [note for note in found.notes if "Give both the same transform" in note]
+    assert len(notes) == (training != validation)
