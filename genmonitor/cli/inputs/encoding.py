@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from genmonitor._io import Progress
-from genmonitor.cli.arguments import add_folder_arguments, nonempty, number_within, whole_number
+from genmonitor.cli.arguments import add_folder_arguments, nonempty, whole_number
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
 from genmonitor.distributed import Collective
@@ -33,8 +33,6 @@ def add_encoder_arguments(parser: ArgumentParser) -> None:
     default = "(default: each distinct prompt is a class of its own)"
     add("--text-encoder", metavar="NAME", type=nonempty, help=f"encoder of prompts: {models} {default}")
     add_folder_arguments(parser)
-    text = "range of the images' values, for the encoder (default: 0 1)"
-    add("--value-range", type=number_within("a number"), nargs=2, metavar=("LOW", "HIGH"), help=text)
     add("--batch-size", type=whole_number(1), default=100, metavar="N", help="outputs per batch (default: 100)")
 
 
@@ -153,20 +151,14 @@ def encoder_range(args: Namespace, sets: Sequence[Outputs]) -> tuple[float, floa
     """Return the value range of an image encoder's images; None without such an encoder.
 
     Raises:
-        ValueError: If --value-range is empty, or values are not in [0, 1] without it.
+        ValueError: If values are not in [0, 1].
     """
     if args.encoder == PIXELS or sets[0].images is None:
         return None
-    if args.value_range is not None:
-        low, high = args.value_range
-        if low >= high:
-            raise ValueError(f"Expected --value-range LOW HIGH with LOW below HIGH, but got {low:g} {high:g}.")
-        return low, high
     low, high = value_range(sets)
     if low < -0.001 or high > 1.001:
         raise ValueError(
-            f"Expected images in [0, 1] with --encoder, but got values from {low:.4g} to {high:.4g}. Give their range, "
-            "as in --value-range -1 1."
+            f"Expected images in [0, 1] with --encoder, but got values from {low:.4g} to {high:.4g}. Scale them."
         )
     return 0.0, 1.0
 

@@ -29,7 +29,7 @@ VECTORS = Outputs("v", NAMES, features=torch.eye(3))
 
 
 def arguments(**given):
-    settings = {"encoder": "pixels", "text_encoder": None, "value_range": None, "batch_size": 2}
+    settings = {"encoder": "pixels", "text_encoder": None, "batch_size": 2}
     return Namespace(**settings | given)
 
 
@@ -52,7 +52,7 @@ def test_embeddings_need_no_encoder():
 def test_values_in_no_usual_range_are_refused(tmp_path):
     with pytest.raises(
         ValueError,
-        match=r"but got values from 0 to 3. Give their range, as in --value-range -1 1",
+        match=r"but got values from 0 to 3. Scale them",
     ):
         encoded(Outputs("a", NAMES, images=held(torch.linspace(0, 3, 12).view(3, 1, 2, 2))), encoder=str(tmp_path))
 
@@ -65,9 +65,8 @@ def ranged(*values, encoder="clip", **given):
 def test_a_range_other_than_0_to_1_is_given_and_never_guessed():
     assert ranged(-1e-6, 1.0) == (0, 1)
     for low in (-0.002, -0.9):
-        with pytest.raises(ValueError, match=rf"but got values from {low} to 1. Give their range"):
+        with pytest.raises(ValueError, match=rf"but got values from {low} to 1. Scale them"):
             ranged(low, 1.0)
-    assert ranged(-0.9, 0.5, value_range=[-1.0, 1.0]) == (-1, 1)
     assert ranged(-0.002, 1.0, encoder="pixels") is None
 
 
