@@ -11,10 +11,10 @@ from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
 from genmonitor.functional.diagnosis.readings import Said
 
-NEAREST = 0.3
-"""Share from which the nearest kind is mentioned; with less, it depends on the order of the images."""
-USUAL = 0.5
-"""Share from which a cause is called usual instead of possible, and from which that of the nearest kind is possible."""
+HALF = 0.5
+"""Share from which a cause is called usual instead of possible, and from which the nearest kind and its cause are
+mentioned: with less, the kind depends on the order of the images, and a person does not see it.
+"""
 
 
 def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals: Sequence[FaultKind] = ()) -> str:
@@ -39,16 +39,16 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
     """Return the sentence of an area that differs without an explanation, or too little to be sure of the kind.
 
     Example:
-        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.38), 0.005)
-        'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 38 %; p = 0.005).'
+        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.58), 0.005)
+        'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 58 %; p = 0.005).'
         >>> unexplained_sentence("whole image", FaultKind("blurred", 0.2, "px", 0.9), 0.02)
         'Whole image: a difference too small to name its kind (the nearest: blurred, σ 0.2 px; p = 0.02).'
     """
-    if best and best.share >= USUAL and p > SURE:
+    if best and best.share >= HALF and p > SURE:
         nearest = with_strength(best)
         return f"{capitalized(place)}: a difference too small to name its kind (the nearest: {nearest}; {format_p(p)})."
     tried = ""
-    if best and best.share >= NEAREST:
+    if best and best.share >= HALF:
         tried = f"the best, {best.name.replace('_', ' ')}, explains {percent(best.share)}; "
     return f"{capitalized(place)}: no simple fault explains what is wrong there ({tried}{format_p(p)})."
 
@@ -66,7 +66,7 @@ def readings_sentence(place: str, readings: Sequence[Said], p: float, best: Faul
     first, *others = map(str, readings)
     said = "; ".join([f"{first[:-1]}; {format_p(p)})", *others])
     near = ""
-    if best and best.share >= NEAREST:
+    if best and best.share >= HALF:
         near = f" Nearest kind: {with_strength(best)}, which would explain {percent(best.share)}."
     return f"{capitalized(place)}: {said}.{near}"
 
@@ -95,13 +95,13 @@ def advice(name: str, share: float = 0.0) -> tuple[str, str]:
         ('Possible cause: too few steps of a sampler that adds noise, or no ', 'more steps')
     """
     known = KINDS.get(name, Kind)
-    parts = {"Usual cause" if share >= USUAL else "Possible cause": known.cause, "Source": known.source}
+    parts = {"Usual cause" if share >= HALF else "Possible cause": known.cause, "Source": known.source}
     return " ".join(f"{part}: {text}." for part, text in parts.items() if text), known.remedy
 
 
 def possible_advice(kinds: Sequence[FaultKind], readings: Sequence[Said]) -> tuple[str, str]:
     """Return the advice with a source for the nearest kind if it explains half, otherwise for the first reading."""
-    nearest = [kind.name for kind in kinds[:1] if kind.share >= USUAL]
+    nearest = [kind.name for kind in kinds[:1] if kind.share >= HALF]
     possible = [*nearest, *(reading.resembles for reading in readings[:1])]
     return next((advice(name) for name in possible if KINDS.get(name, Kind).cause), ("", ""))
 

@@ -116,6 +116,18 @@ class Checkerboard(_Pattern):
         return 2 * (x * signs).mean((1, 2)).abs()
 
 
+class Frame(_Pattern):
+    """Difference between the outermost pixels and those next to them, as after padding with zeros."""
+
+    name, visible, weight = "outermost pixels stand out by", 0.01, 0.5
+    resembles = ("", "")
+
+    def of(self, look: Look) -> Tensor:
+        x = look.gray
+        steps = x[:, 0] - x[:, 1], x[:, -1] - x[:, -2], x[:, :, 0] - x[:, :, 1], x[:, :, -1] - x[:, :, -2]
+        return torch.cat(steps, 1).mean(1).abs()
+
+
 class GridOfFour(_Pattern):
     """Step across every fourth line, relative to other steps."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from genmonitor.functional.diagnosis.kinds.shape import averaged
 from genmonitor.functional.diagnosis.readings.base import Look, Reading
 
 
@@ -130,6 +131,17 @@ class Blue(Red):
     """Mean of the third channel minus that of all channels."""
 
     name, channel = "blue beyond the other colors", 2
+
+
+class ColorNoise(_Color):
+    """Mean difference of the color, apart from the brightness, from the mean of 3×3 pixels."""
+
+    name, visible = "color noise of single pixels", 0.008
+    resembles = ("noisy", "blurred")
+
+    def of(self, look: Look) -> Tensor:
+        color = look.images - look.gray[:, None]
+        return (color - averaged(color)).abs().mean((1, 2, 3))
 
 
 class NumberOfColors(Reading):
