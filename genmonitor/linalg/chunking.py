@@ -26,6 +26,8 @@ CONTAINER = Path("/sys/fs/cgroup")
 """Folder with the limits of a container."""
 
 
+HELD = 2**32
+"""Bytes of a symmetric matrix that are kept; blocks beyond them are recomputed in every step."""
 MEMORY_BUDGET = 2**29
 """Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
 
@@ -128,21 +130,6 @@ def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor)
     return out
 
 
-def gram_budget(device: torch.device) -> int:
-    """Return the size in bytes of a matrix read in every step: a third of the memory, or 4 GiB if unknown.
-
-    Blocks that exceed it are recomputed in every step.
-    """
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory) // 3
-    known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [3 * 2**32]
-    limit = CONTAINER / "memory.max"
-    text = limit.read_text().strip() if limit.exists() else ""
-    if text.isdigit():
-        known.append(int(text))
-    return min(known) // 3
-
-
 def processors() -> int:
     """Return the number of processors that this process may use, including a container's quota, unlike torch."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -185,7 +172,7 @@ class SymmetricBlocks:
         self._size, self._like, self._make = size, like, make
         self._spans = list(row_blocks(size, 4 * like.element_size()))
         self._kept: list[Tensor] = []
-        left = gram_budget(like.device)
+        left = HELD
         for start, stop in self._spans:
             left -= (stop - start) * (size - start) * like.element_size()
             if left < 0:

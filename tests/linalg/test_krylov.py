@@ -49,7 +49,7 @@ def test_blocks_that_do_not_fit_are_computed_anew_in_every_step(monkeypatch, nev
         initialized(self, size, like, lambda a, b: made.append(b - a) or make(a, b))
 
     monkeypatch.setattr(chunking.SymmetricBlocks, "__init__", counting)
-    monkeypatch.setattr(chunking, "gram_budget", lambda device: 10**6)
+    monkeypatch.setattr(chunking, "HELD", 10**6)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 10**6)
     anew = prompt_split(*sides, **KERNELS)
     assert max(made) < 1000  # blocks of rows, not all at once

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -168,16 +167,14 @@ def w1kp_by_prompt(
     return sorted(rows, key=lambda row: row.w1kp, reverse=True)
 
 
-def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
+def similarity_level(value: float) -> str:
     """Return the level of a similarity: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
 
     Args:
         value: Similarity.
-        cutoffs: Lower limits of low, medium and high, such as those fitted to judgments of your own embedding.
 
     Raises:
         TypeError: If the value is not a number.
-        ValueError: If the cut-offs are not three numbers in rising order.
 
     Example:
         >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]
@@ -185,9 +182,7 @@ def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"Expected `value` to be a number, such as float(scores['w1kp']), but got {value!r}.")
-    if len(cutoffs) != len(CUTOFFS) or sorted(cutoffs) != list(cutoffs):
-        raise ValueError(f"Expected `cutoffs` to be three rising numbers, such as {CUTOFFS}, but got {cutoffs!r}.")
-    return LEVELS[bisect_right(cutoffs, value)]
+    return LEVELS[bisect_right(CUTOFFS, value)]
 
 
 def check_names(index: Tensor, count: int) -> None:

@@ -262,15 +262,6 @@ def test_the_closest_pair_of_outputs_that_differ_as_much_as_any_is_two_of_them()
     assert (row.closest_pair, row.closest) == ((0, 1), 0)
 
 
-def test_levels_are_named_by_other_cutoffs():
-    assert similarity_level(0.5, (0.6, 0.7, 0.8)) == "none"
-    assert similarity_level(0.75, (0.6, 0.7, 0.8)) == "medium"
-    with pytest.raises(ValueError, match=r"three rising numbers, such as \(0\.2, 0\.4, 0\.85\), but got \(0\.5,\)"):
-        similarity_level(0.5, (0.5,))
-    with pytest.raises(ValueError, match="three rising numbers"):
-        similarity_level(0.5, (0.5, 0.4, 0.8))
-
-
 def test_error_is_the_jackknife_over_outputs():
     x, index = outputs(7), torch.zeros(7, dtype=torch.long)
     (row,) = w1kp_by_prompt(x, index, calibration=CALIBRATION)
