@@ -98,7 +98,7 @@ def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | Non
     of_errors = [ValueSpec(key, detail=True, error_of=key.removesuffix("_error")) for key in errors]
     return Measurement(
         title="Variety of the outputs",
-        findings=[state(found.values | errors, len(outputs), kind=outputs.kind)],
+        findings=[*evaluator.tracker.narrow(found.spread), state(found.values | errors, len(outputs), outputs.kind)],
         values=found.values | errors,
         specs=[*evaluator.values(), *of_errors],
         split=f"{len(outputs)} {outputs.kind}{f', {len(real[0])} real ones' if real else ''}",

@@ -231,9 +231,10 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         return [*scores, *fidelity, *spread.values(), *self._extra.specs]
 
     def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return findings of prompts that lost their variety or may be ignored, and of the variety of samples."""
+        """Return findings of prompts that lost variety or may be ignored, of all samples, and of narrow prompts."""
         ignored = text.ignored_prompts(evaluation.followed, self._by_prompt.distinct)
-        return (*self.tracker.findings(history[-1]), *ignored, text.state(history[-1], self.n_samples))
+        lost, narrow = self.tracker.findings(history[-1]), self.tracker.narrow(evaluation.spread)
+        return (*lost, *ignored, text.state(history[-1], self.n_samples), *narrow)
 
     def presenter(self) -> text.DiversityPresenter:
         """Return the presenter of the samples and their modes."""

@@ -36,7 +36,11 @@ FIDELITY = tuple(declared("prompt_fidelity").values())
 OF_OUTPUTS = ("vendi", "rke")
 """Scores that do not depend on prompts."""
 NAMED = 3
-"""Ignored prompts that a sentence names."""
+"""Prompts that a sentence names."""
+FAR = 0.25
+"""Part of the spread of a typical prompt, or of what it keeps, from which a prompt has far less: while a conditional
+GAN learned digits, healthy classes together fell to a third of the spread of their first epochs.
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,11 +154,22 @@ class SpreadTracker(PromptTracker):
         kept = {name: values[name] / best if best > RESOLUTION else 1.0 for name, best in bests.items()}
         typical = min(1.0, median(kept.values())) if kept else 1.0
         # a model that learns the meaning of its prompts has less variety for each, which is not a collapse
-        # ratio of what a prompt keeps to what a typical one keeps: while a conditional GAN learned digits, healthy
-        # classes together fell to a third of the spread of their first epochs
         # if a typical prompt keeps no more than a tenth of its best, it has not learned but collapsed with the others
-        allowed = (typical if typical > 0.1 else 1.0) / 4.0
+        allowed = (typical if typical > 0.1 else 1.0) * FAR
         return [name for name, part in kept.items() if part <= allowed]
+
+    def narrow(self, found: Mapping[str, Estimate]) -> list[Finding]:
+        """Return a finding of the prompts that vary far less than a typical one, though no worse than at their best."""
+        typical = median(x.value for x in found.values()) if found else 0.0
+        standing = {change.name for change in self.standing}
+        far = [name for name, x in found.items() if x.value + 2 * x.error <= FAR * typical and name not in standing]
+        if not far:
+            return []
+        far.sort(key=lambda name: found[name].value)
+        named = ", ".join(quoted(name) for name in far[:NAMED]) + (" and others" if len(far) > NAMED else "")
+        least = found[far[0]].value
+        text = f"Prompts that vary far less than a typical one: {named} (spread {least:.2g}, median {typical:.2g})."
+        return [Finding(text, self.groups.area(far[0]), "", None)]
 
 
 def mode_figures(

@@ -12,7 +12,7 @@ from genmonitor.evaluation.prompts.diversity import (
     diversity_values,
     state,
 )
-from genmonitor.evaluation.prompts.groups import ALL, PromptGroups
+from genmonitor.evaluation.prompts.groups import ALL, Estimate, PromptGroups
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.tracker import Change
 from genmonitor.findings.finding import headlines
@@ -56,6 +56,26 @@ def test_diversity_message_begins_with_lost_variety(lost, groups, begin):
 def test_many_lost_prompts_are_one_finding():
     (found,) = SpreadTracker(PROMPTS).finding(LOST, LAST)
     assert str(found).endswith("so did 'p1' (0.04), 'p2' (0.04), 'p3' (0.04), 'p4' (0.04), 'p5' (0.04) and 1 more.")
+
+
+@pytest.mark.parametrize(
+    ("narrow", "error", "said"),
+    [
+        ({"p3": 0.01}, 0.001, "'p3' (spread 0.01, median 0.4)"),
+        ({"p3": 0.05, "p0": 0.01}, 0.001, "'p0', 'p3' (spread 0.01, median 0.4)"),
+        ({"p3": 0.01}, 0.05, ""),  # by chance
+        ({"p3": 0.11}, 0.001, ""),
+    ],
+)
+def test_a_prompt_far_narrower_than_a_typical_one_is_said(narrow, error, said):
+    found = {f"p{i}": Estimate(0.4, 0.001, 8) for i in range(7)}
+    found |= {name: Estimate(value, error, 8) for name, value in narrow.items()}
+    tracker = SpreadTracker(PROMPTS)
+    texts = [str(x) for x in tracker.narrow(found)]
+    assert texts == ([f"Prompts that vary far less than a typical one: {said}."] if said else [])
+    tracker.standing = [Change(name, 0.0, 1.0, 0, 1e-9) for name in narrow]
+    assert not tracker.narrow(found)  # which is said already
+    assert not tracker.narrow({})
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
