@@ -81,10 +81,10 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     - tensors: their memory (which `data` and `half` replace), `grad`, `requires_grad` and hooks;
     - the values of buffers, such as BatchNorm's statistics, and of other tensors and arrays, up to 256 MiB.
 
-    Changes of parameter values are not undone here. Neither is the progress of a file or a thread, with the object that
-    holds it, nor of an iterator that cannot be copied, which the surrounding check reports. Objects nested more than
-    twelve levels deep, or deep among more than 1000 items, are not restored. The same holds for objects only reachable
-    from a closure, a global variable, a queue, a weak reference, or an object of torch or C.
+    Changes of parameter values are not undone here. Neither are objects that hold a file or a thread, nor the progress
+    of an iterator that cannot be copied, which the surrounding check reports. Objects nested more than twelve levels
+    deep, or deep among more than 1000 items, are not restored. The same holds for objects only reachable from a
+    closure, a global variable, a queue, a weak reference, or an object of torch or C.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)

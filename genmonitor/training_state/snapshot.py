@@ -34,7 +34,7 @@ from genmonitor.training_state.entries import (
     names_of_class,
     names_of_slots,
 )
-from genmonitor.training_state.external_state import are_equal_states, external_state, is_shared
+from genmonitor.training_state.external_state import FILES, are_equal_states, external_state, is_shared
 from genmonitor.training_state.fingerprints import values_in_memory
 from genmonitor.training_state.ownership import (
     FOREIGN,
@@ -164,7 +164,7 @@ class Snapshot:
         if self._data and isinstance(thing, FunctionType):
             yield from self._function(name, thing)
             return
-        state = state_of(thing) or (external_state(thing) if self._data else None)
+        state = state_of(thing) or (external_state(thing) if self._data or isinstance(thing, FILES) else None)
         if state is not None:
             self.add_states({name: state}, held_by=thing)
             self.generators += [thing] if is_generator(thing) else []

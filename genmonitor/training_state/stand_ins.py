@@ -168,6 +168,7 @@ class _Counted:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # of a copy that has no attributes yet
             raise AttributeError(name)
+        self.taken += name == "send"  # of a generator
         return getattr(vars(self)["iterator"], name)
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import csv
 import gc
+import io
 import logging
+import mmap
 import os
 import queue
 import random
@@ -373,6 +375,9 @@ WRITES = {
         lambda x: x.mul_(2),
         lambda x: x.values().tolist(),
     ),
+    "bytes in memory": (lambda: io.BytesIO(b"abc"), lambda x: x.read(1), lambda x: x.tell()),
+    "text in memory": (lambda: io.StringIO("abc"), lambda x: next(x), lambda x: x.tell()),
+    "mapped memory": (lambda: mmap.mmap(-1, 3), lambda x: x.read(1), lambda x: x.tell()),
     "emptied": (lambda: torch.ones(2), lambda x: x.untyped_storage().resize_(0), lambda x: str(x.untyped_storage())),
     "made in inference": (
         torch.inference_mode()(lambda: torch.ones(2)),
@@ -531,6 +536,19 @@ def test_what_sampling_writes_comes_back(kind, registered):
         assert repr(read(held)) != before
     assert module.held is held
     assert repr(read(held)) == before
+
+
+@pytest.mark.parametrize("mode", ["rb", "r+b", "a+b", "r"])
+def test_the_position_of_a_file_comes_back(tmp_path, mode):
+    (tmp_path / "text").write_text("abc\ndef\n")
+    with (tmp_path / "text").open(mode) as file:
+        module = nn.Linear(1, 1)
+        module.file = file
+        file.seek(1)
+        with preserve_training_state(module):
+            module.file.readline()
+            assert file.tell() == 4
+        assert file.tell() == 1
 
 
 def test_what_reads_a_file_still_reads_it(tmp_path):
