@@ -44,7 +44,7 @@ from genmonitor.callbacks.watchers import WatchedValues, savers, saves_by_steps
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.images import cache
+from genmonitor.images import cache, streams
 from genmonitor.images.model import SampledModel
 from genmonitor.images.sampler import DrawFn, Sampler
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
@@ -142,6 +142,8 @@ class GenerativeMonitor(Monitor, Callback):
             self.publisher.notes.add(note)
         self._watched.start(trainer)
         self._evaluated_at = self._validated_at = -1
+        if monitors(trainer)[0] is self:
+            streams.forget()
         with self.isolated(trainer, pl_module), preserve_training_state(pl_module):
             self._validates = validates(trainer)
             with leaves_at_sigterm(trainer):
@@ -229,7 +231,7 @@ class GenerativeMonitor(Monitor, Callback):
     def fit_evaluator(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Fit the evaluator to the Trainer's data. Every process calls it."""
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
-        real = reference_images(trainer, self.real_images, self.image_key, comm)
+        real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
         for note in choice_notes(trainer) if self.real_images is None else []:
             self.publisher.notes.add_once(note)
         lazy = sum(map(is_lazy, pl_module.parameters()))

@@ -10,6 +10,7 @@ from typing import Any
 import lightning.pytorch as pl
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.callbacks.integration.compat import (
     given_dataloaders,
     validation_dataloaders,
@@ -17,6 +18,7 @@ from genmonitor.callbacks.integration.compat import (
 from genmonitor.distributed import Collective
 from genmonitor.images.batches import ImageKey
 from genmonitor.images.image_set import ImageSet, sampled_indices, weights_of
+from genmonitor.images.streams import streams_taken
 
 
 def reference_images(
@@ -24,6 +26,7 @@ def reference_images(
     real_images: Any,
     image_key: ImageKey,
     comm: Collective,
+    progress: Progress = no_progress,
 ) -> ImageSet:
     """Return the real images of the user, or else of the Trainer. Every process calls it.
 
@@ -31,8 +34,9 @@ def reference_images(
         ValueError: On every process, if the Trainer has several loaders, if validation data are also trained on because
             several processes lost the split, or if the processes have different data.
     """
+    with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
-        return ImageSet(real_images, image_key)
+        return ImageSet(real_images, image_key, with_index=with_index)
     trained_on, held_out = trainer.train_dataloader, validation_dataloaders(trainer)
     training = find_loader(trained_on, image_key)
     validation = find_loader(held_out, image_key, "validation") if _have_batches(held_out) else None
@@ -44,7 +48,7 @@ def reference_images(
         check_split((training, validation), before, comm)
     if is_loader_key(trained_on, image_key):
         image_key = None
-    return ImageSet.of_training(training, validation, image_key)
+    return ImageSet.of_training(training, validation, image_key, with_index=with_index)
 
 
 def choice_notes(trainer: pl.Trainer) -> list[str]:

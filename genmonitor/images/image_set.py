@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
@@ -45,6 +45,10 @@ AGAINST_TRAINING = (
 )
 
 
+class StreamedItems(list[Any]):
+    """Items taken from a stream, in its order."""
+
+
 class ImageSet:
     """Images by index, real or generated, read when needed through a separate loader.
 
@@ -55,6 +59,8 @@ class ImageSet:
         name: Name in errors and notes.
         held_out: Images that the generator is not trained on, to compare with in place of these.
         training: True for the training data of a Trainer, which may not be usable images.
+        with_index: Function from data that may be streamed, and their name, to data with access by index; every process
+            calls it when images are needed.
 
     Attributes:
         held_out: Images to compare with in place of these.
@@ -74,25 +80,27 @@ class ImageSet:
         *,
         held_out: ImageSet | None = None,
         training: bool = False,
+        with_index: Callable[[Any, str], Any] = lambda data, name: data,
     ) -> None:
         self._given: Any = data._given if isinstance(data, ImageSet) else data
+        self._with_index = with_index
         self.image_key, self.name, self.held_out = image_key, name, held_out
         self.required = data is not None and not training
         self.indices: list[int] | None = None
         self._held: Tensor | None = None
 
     @classmethod
-    def of_training(cls, training: Any, validation: Any, image_key: ImageKey = None) -> ImageSet:
+    def of_training(cls, training: Any, validation: Any, image_key: ImageKey = None, **options: Any) -> ImageSet:
         """Make a set of training data, with the validation data held out; None for missing data."""
-        held_out = None if validation is None else cls(validation, image_key, "the validation data")
-        return cls(training, image_key, "the training data", held_out=held_out, training=True)
+        held_out = None if validation is None else cls(validation, image_key, "the validation data", **options)
+        return cls(training, image_key, "the training data", held_out=held_out, training=True, **options)
 
-    @property
+    @cached_property
     def data(self) -> Any:
         """Data with access by index."""
         if self._given is None:
             raise ValueError("Expected real images, but the Trainer has no training data. Give `real_images=`.")
-        return self._given
+        return self._with_index(self._given, self.name)
 
     @cached_property
     def dataset(self) -> Dataset[Any]:
@@ -104,8 +112,7 @@ class ImageSet:
         if isinstance(dataset, IterableDataset) or not has_index:
             raise ValueError(
                 f"Expected {self.name} to be a Dataset with a length and access by index, a DataLoader over one, or a "
-                f"tensor, but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images, "
-                "for example list(itertools.islice(stream, 2000)) of a stream of its own."
+                f"tensor, but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
             )
         indices = sampled_indices(self.data)
         return dataset if indices is None else Subset(dataset, indices)
@@ -251,7 +258,11 @@ class ImageSet:
 
     def notes(self) -> tuple[str, ...]:
         """Return notes for the user on the source of the images."""
-        return () if self.required or self.held_out is not None else (AGAINST_TRAINING,)
+        notes = [] if self.required or self.held_out is not None else [AGAINST_TRAINING]
+        if isinstance(self.data, StreamedItems):
+            some = f"its first {len(self.data)} images serve as real images for the run"
+            notes.append(f"{self.name} can only be streamed, so {some}")
+        return tuple(notes)
 
     def few_notes(self, n: int) -> tuple[str, ...]:
         """Return notes if there are fewer images than the n generated ones to compare with."""

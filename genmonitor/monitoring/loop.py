@@ -31,6 +31,7 @@ from genmonitor.evaluation.results import Evaluation
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.model import SampledModel
 from genmonitor.images.sampler import Sampler
+from genmonitor.images.streams import is_stream, streams_taken
 from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.monitoring.averages import averaged_weights
@@ -117,7 +118,7 @@ class LoopMonitor(Monitor):
         if real_images is None:
             raise ValueError("Expected `real_images`, a Dataset, DataLoader or tensor, but got None.")
         for name, data in (("`real_images`", real_images), ("`validation_images`", validation_images)):
-            if data is not None:
+            if data is not None and not is_stream(data):
                 _check_images(ImageSet(data, self.image_key, name))
         self.folder, self.validation_images = Path(folder).absolute(), validation_images
         self.optimizers = _optimizers(() if optimizers is None else optimizers)
@@ -234,15 +235,16 @@ class LoopMonitor(Monitor):
             check_not_shared(name, network, model.module)
         self.failures.try_again()
         self.publisher.start(self.folder, self.loggers)
-        self._fit_evaluator(self._real(), model, comm, _progress(comm))
+        self._fit_evaluator(self._real(comm), model, comm, _progress(comm))
         if comm.rank == 0:
             self.publisher.publish_fit(self.evaluator, self.values, self.history)
         self._fitted, self._resumed = True, False
 
-    def _real(self) -> ImageSet:
+    def _real(self, comm: Collective) -> ImageSet:
+        with_index = streams_taken(self.image_key, comm, _progress(comm))
         if self.validation_images is None:
-            return ImageSet(self.real_images, self.image_key)
-        return ImageSet.of_training(self.real_images, self.validation_images, self.image_key)
+            return ImageSet(self.real_images, self.image_key, with_index=with_index)
+        return ImageSet.of_training(self.real_images, self.validation_images, self.image_key, with_index=with_index)
 
     @contextmanager
     def _isolated(self, model: SampledModel, comm: Collective, ema: Any = None) -> Iterator[None]:

@@ -202,11 +202,6 @@ WRONG = {
         "one block needs 30",
         "`real_images=`",
     ),
-    "a stream": (
-        {"train": torch.utils.data.DataLoader(Stream(), 100)},
-        "Expected the training data to be a Dataset with a length",
-        "Give `real_images=` such a set",
-    ),
     "no averaged weights": ({"monitor": plain(weights="averaged")}, "the Trainer has none", "weights='auto'"),
 }
 

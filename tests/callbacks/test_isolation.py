@@ -432,6 +432,18 @@ def test_data_with_a_state_train_as_without_a_monitor(tmp_path, data, workers):
         runner, _ = fit(tmp_path, *monitors, module=module, train=train, val=DataLoader(Remembers(), 50), max_epochs=2)
         return module.state_dict(), runner.callback_metrics["val_loss"], runner.global_step
 
-    monitor = plain(real_images=digits(0, 300) if data is Goes else None)
+    monitor = plain()
     assert same(trained(monitor), trained())
     assert monitor.history
+
+
+def test_a_stream_that_holds_a_generator_is_refused(tmp_path):
+    class Once(IterableDataset):
+        def __init__(self):
+            self.items = (x for x in digits(0, 300))
+
+        def __iter__(self):
+            yield from self.items
+
+    with pytest.raises(ValueError, match=r"`the training data\.dataset\.items` is a generator, which cannot"):
+        fit(tmp_path, plain(), train=DataLoader(Once(), 100))

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from genmonitor.images import image_set as module
 from genmonitor.images.batches import find_images
-from genmonitor.images.image_set import ImageSet, fingerprint
+from genmonitor.images.image_set import ImageSet, StreamedItems, fingerprint
 from genmonitor.training_state.data import preserve_data
 
 IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -201,6 +201,11 @@ def test_image_source_notices_flips_that_cannot_be_seeded():
     assert "an image of the data differs each time it is read" in note
     assert "a state that cannot be put back" in note
     assert ImageSet(Flipped(500).images, None, "x").reading_notes() == ()
+
+
+def test_a_set_of_streamed_items_says_how_many_there_are():
+    (note,) = ImageSet(StreamedItems([IMAGES[0], IMAGES[1]]), None, "the data").notes()
+    assert "the data can only be streamed, so its first 2 images" in note
 
 
 def test_a_subset_reads_an_augmented_image_as_its_set_does():

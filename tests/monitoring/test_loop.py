@@ -232,13 +232,14 @@ def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     assert capsys.readouterr().out == f"{monitor.summary()}\n"
 
 
-def test_streams_are_refused_as_real_images(tmp_path):
+def test_streams_serve_as_real_images(tmp_path):
     class Stream(IterableDataset):
         def __iter__(self):
             return iter([(image,) for image in digits(0, 300)])
 
-    with pytest.raises(ValueError, match="such a set of a few thousand images, for example"):
-        small(tmp_path, real_images=Stream(), validation_images=None)
+    monitor = small(tmp_path, real_images=Stream(), validation_images=None)
+    with pytest.warns(UserWarning, match="`real_images` can only be streamed, so its first 300 images serve"):
+        monitor.evaluate(Generator(), step=0, epoch=0)
 
 
 @pytest.mark.parametrize("kind", ["regions", "disagreement with the start"])

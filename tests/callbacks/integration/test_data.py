@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 import warnings
-from itertools import islice
 
 import pytest
 import torch
@@ -57,16 +56,35 @@ def real_sizes(monitor):
     return len(origin["indices"]), origin["from"]
 
 
-def test_training_on_a_stream_goes_on_with_real_images_of_its_own(tmp_path):
+def test_streams_serve_as_real_images_and_it_is_said(tmp_path):
+    monitor = plain()
+    train, val = streamed(digits(0, 300)), streamed(digits(300, 500))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fit(tmp_path, monitor, train=train, val=val, limit_train_batches=3, limit_val_batches=2)
+    texts = " ".join(str(warning.message) for warning in said)
+    assert "the training data can only be streamed, so its first 300 images serve" in texts
+    assert "the validation data can only be streamed, so its first 200 images serve" in texts
+    assert real_sizes(monitor) == (60, "the validation data")
+    assert len(monitor.history) == 2
+
+
+def test_training_is_untouched_by_a_pass_over_its_stream(tmp_path):
     weights = []
-    for monitors in ((), (plain(real_images=list(islice(Stream(digits(0, 300)), 200))),)):
+    for monitors in ((), (plain(on_error="warn"),)):
         torch.manual_seed(1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _, module = fit(tmp_path, *monitors, module=Linear(), train=streamed(digits(0, 300)), limit_train_batches=3)
         weights.append(module.net.weight.detach().clone())
     assert torch.equal(*weights)
-    assert real_sizes(monitors[0])[1] == "`real_images`"
+
+
+def test_given_streams_are_taken_too(tmp_path):
+    monitor = plain(real_images=Stream(digits(0, 400)))
+    with pytest.warns(UserWarning, match="`real_images` can only be streamed, so its first 400 images serve"):
+        fit(tmp_path, monitor, max_epochs=1)
+    assert real_sizes(monitor)[1] == "`real_images`"
 
 
 def test_the_key_of_a_loader_names_that_of_the_images(tmp_path):
