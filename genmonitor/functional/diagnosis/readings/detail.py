@@ -117,15 +117,15 @@ class Checkerboard(_Pattern):
 
 
 class Frame(_Pattern):
-    """Difference between the outermost pixels and those next to them, as after padding with zeros."""
+    """Outermost pixels minus those next to them, as after padding with zeros."""
 
-    name, visible, weight = "outermost pixels stand out by", 0.01, 0.5
+    name, visible, weight = "outermost pixels brighter than the next by", 0.01, 0.5
     resembles = ("", "")
 
     def of(self, look: Look) -> Tensor:
         x = look.gray
         steps = x[:, 0] - x[:, 1], x[:, -1] - x[:, -2], x[:, :, 0] - x[:, :, 1], x[:, :, -1] - x[:, :, -2]
-        return torch.cat(steps, 1).mean(1).abs()
+        return torch.cat(steps, 1).mean(1)
 
 
 class GridOfFour(_Pattern):
