@@ -31,7 +31,7 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
             f"evaluation to keep is that of epoch {best['values']['epoch']:g}, step {best['values']['step']:g}."
         )
     step, epoch = best["global_step"], best["values"]["epoch"]
-    path = find_checkpoint(folder.parent, step)
+    path = find_checkpoint(folder.parent, step, ("", "**/"))
     if path is None:
         raise ValueError(
             f"Expected the checkpoint of epoch {epoch:g} (step {step}), which is the one to keep, but {folder.parent} "

@@ -97,14 +97,15 @@ def closing(run: MonitorRun, folder: Path) -> str:
     return "\n".join(clipped(f"{name:<9}{text}", WIDTH) for name, text in told.items() if text)
 
 
-def find_checkpoint(run: Path, step: int) -> Path | None:
+def find_checkpoint(run: Path, step: int, places: tuple[str, ...] = ("", "checkpoints/")) -> Path | None:
     """Return the checkpoint that was saved at a step, which its name or the file itself tells; None if there is none.
 
     Args:
         run: Folder of the run.
         step: Step of the Trainer.
+        places: Folders below it, as patterns; a run that shares its folder with others has its own there.
     """
-    for path in sorted([*run.glob("*.ckpt"), *run.glob("checkpoints/*.ckpt")]):
+    for path in (path for place in places for path in sorted(run.glob(f"{place}*.ckpt"))):
         named = re.search(r"step=(\d+)", path.name)
         if (int(named[1]) if named else _saved_step(path)) == step:
             return path

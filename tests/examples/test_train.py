@@ -139,9 +139,9 @@ def test_the_papers_hyperparameters(name, clusters, cluster_images, samples, bat
     content["data"]["init_args"] = {"name": "digits", "batch_size": content["data"]["init_args"]["batch_size"]}
     cli = made(written(tmp_path, content))
     (monitor,) = monitors(cli.trainer)
-    found = monitor.evaluator.settings.arguments()
+    settings = monitor.evaluator.settings
     names = ("n_clusters", "n_cluster_images", "n_samples", "block_size", "batch_estimator", "linkage")
-    assert [found[name] for name in names] == [clusters, cluster_images, samples, 150, 100, "average"]
+    assert [getattr(settings, name) for name in names] == [clusters, cluster_images, samples, 150, 100, "average"]
     assert (cli.datamodule.batch_size, cli.model.lr) == (batch, lr)
 
 

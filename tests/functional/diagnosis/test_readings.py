@@ -58,7 +58,7 @@ CHANGES = {
     "every second row stands out by": lambda x: x + 0.1 * at_every(1)[:, None],
     "every second column stands out by": lambda x: x + 0.1 * at_every(1),
     "checkerboard of single pixels": lambda x: x + 0.1 * (at_every(1) - at_every(1)[:, None]).abs(),
-    "outermost pixels brighter than the next by": lambda x: F.pad(x[:, :, 1:-1, 1:-1], (1, 1, 1, 1), value=0.3),
+    "outermost pixels brighter by": lambda x: F.pad(x[:, :, 1:-1, 1:-1], (1, 1, 1, 1), value=0.3),
     "extra steps at every second line": lambda x: F.interpolate(F.avg_pool2d(x, 2), scale_factor=2),
     "extra steps at every fourth line": lambda x: F.interpolate(F.avg_pool2d(x, 4), scale_factor=4),
     "extra steps at every eighth line": lambda x: F.interpolate(F.avg_pool2d(x, 8), scale_factor=8),

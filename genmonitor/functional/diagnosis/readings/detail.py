@@ -119,7 +119,7 @@ class Checkerboard(_Pattern):
 class Frame(_Pattern):
     """Outermost pixels minus those next to them, as after padding with zeros."""
 
-    name, visible, weight = "outermost pixels brighter than the next by", 0.01, 0.5
+    name, visible, weight = "outermost pixels brighter by", 0.01, 0.5
     resembles = ("", "")
 
     def of(self, look: Look) -> Tensor:
