@@ -147,7 +147,7 @@ class Publisher:
         self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
 
     def publish_values(self, values: Mapping[str, float], declared: Declarations, epoch: int, step: int) -> None:
-        """Log the values of an evaluation, with descriptions of new ones."""
+        """Log the main values of an evaluation, or all where all are asked for."""
         shown = set(values)
         if not self._logs_all:
             self.attempt(lambda: shown.intersection_update(main_keys(_specs(values, declared()))))
