@@ -30,6 +30,7 @@ def describe_place(inside: Tensor) -> str:
         inside: Boolean mask [h, w], true somewhere.
 
     Example:
+        >>> import torch
         >>> corner = torch.zeros(8, 8, dtype=torch.bool)
         >>> corner[:3, 5:] = True
         >>> describe_place(corner), describe_place(~corner), describe_place(torch.ones(2, 2).bool())
@@ -54,6 +55,7 @@ def describe_area(inside: Tensor) -> str:
         inside: Boolean mask [h, w], true somewhere.
 
     Example:
+        >>> import torch
         >>> corner = torch.zeros(32, 32, dtype=torch.bool)
         >>> corner[:8, 24:] = True
         >>> describe_area(corner), describe_area(~corner), describe_area(torch.ones(2, 2).bool())
