@@ -104,15 +104,12 @@ def test_the_text_says_what_was_found(opened):
     assert "explains" in finding or "no simple fault" in finding
 
 
-def test_each_scalar_has_its_description(opened):
+def test_scalars_are_the_main_values(opened):
     url = opened("scalars").current_url.partition("#")[0]
     with urllib.request.urlopen(f"{url}data/plugin/scalars/tags") as answer:
         (tags,) = [tags for tags in json.load(answer).values() if "cms/mmd" in tags]
     assert sorted(tags)[-1] == "summary/best_error_ratio"  # one dot, below the curves
     assert {"cms/cluster_1", "cms/error_ratio_1", "cms/error_ratio_image", "cms/p", "cms/structure_image"} <= set(tags)
-    undescribed = [tag for tag in tags if tag.startswith("cms/") and not tags[tag]["description"]]
-    assert undescribed == []
-    assert "around 0 at best" in tags["cms/mmd"]["description"]
 
 
 def test_hyperparameters_stand_beside_the_best_value(opened):
