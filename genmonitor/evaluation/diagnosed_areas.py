@@ -197,7 +197,18 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     else:
         cause, remedy = text.possible_advice(kinds, found.readings)
         kinds = ()
-    return Finding(sentence, area, verdict, None, False, found.p, None, kinds, found.samples, None, cause, remedy)
+    return Finding(
+        sentence,
+        area,
+        verdict,
+        None,
+        fine=False,
+        p=found.p,
+        kinds=kinds,
+        samples=found.samples,
+        cause=cause,
+        remedy=remedy,
+    )
 
 
 def no_difference(area: Area, p: float | None) -> Finding:

@@ -154,7 +154,18 @@ def of_copies(
     """Return the finding of images that copy each other or real ones."""
     sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
     area, (cause, remedy) = Area("whole image", mask=mask), advice(kind.name, kind.share)
-    return Finding(sentence, area, Copies.name, measure, False, p, None, (kind,), samples, None, cause, remedy)
+    return Finding(
+        sentence,
+        area,
+        Copies.name,
+        measure,
+        fine=False,
+        p=p,
+        kinds=(kind,),
+        samples=samples,
+        cause=cause,
+        remedy=remedy,
+    )
 
 
 def _some(images: Tensor) -> Tensor:

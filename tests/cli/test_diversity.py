@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import json
 import re
 
@@ -47,6 +48,17 @@ def test_diversity_has_the_values_of_the_functions(classes, manifest):
     assert {name: values[name] for name in expected} == pytest.approx(
         {n: float(x) for n, x in expected.items()}, rel=1e-5
     )
+
+
+def test_diversity_says_a_collapsed_prompt_first(genmonitor, tmp_path):
+    images = np.random.default_rng(0).random((120, 1, 8, 8), np.float32)
+    images[::4] = images[0] + 0.01 * images[::4]
+    np.savez(tmp_path / "outputs.npz", images=images, labels=np.arange(120) % 4)
+    arguments = ("diversity", "outputs.npz:images", "--prompts", "outputs.npz:labels", "--out", tmp_path / "out")
+    with contextlib.chdir(tmp_path):
+        status, said, _ = genmonitor(*arguments)
+    assert status == 0
+    assert said.startswith("Prompts that vary far less than a typical one: '0' (spread ")
 
 
 def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -40,6 +41,16 @@ def test_odd_samples_are_named_by_their_numbers_with_the_place(sets):
     assert finding.fine is None  # chance brings two among 200 too, but they are named
     assert finding.text.endswith("; the first 2 are far stranger than any real image.")
     assert not finding.detail
+
+
+@pytest.mark.parametrize(("times", "far"), [(1.9, False), (2.1, True)])
+def test_a_sample_is_far_stranger_from_twice_the_score_of_the_strangest_real_image_on(sets, times, far):
+    found = looked_at(*sets)
+    scores = torch.full_like(found.strange.scores, float(found.strange.lowest) / 2)
+    scores[17] = times * found.strange.lowest
+    strange = found.strange._replace(scores=scores, odd=torch.tensor([17]))
+    [finding] = replace(found, strange=strange).strangest()
+    assert ("the first is far stranger" in finding.text) == far
 
 
 def test_many_odd_samples_are_a_finding(sets):

@@ -18,7 +18,7 @@ class DarkestPixels(_Tone):
     """Quantile of 1 % of the brightness."""
 
     name = "darkest pixels"
-    resembles = ("faded", "stronger")
+    resembles = ("", "stronger")
 
     def of(self, look: Look) -> Tensor:
         return look.quantile(0.01)
@@ -28,7 +28,7 @@ class BrightestPixels(_Tone):
     """Quantile of 99 % of the brightness."""
 
     name = "brightest pixels"
-    resembles = ("stronger", "faded")
+    resembles = ("stronger", "")
 
     def of(self, look: Look) -> Tensor:
         return look.quantile(0.99)
@@ -58,7 +58,7 @@ class Contrast(_Tone):
     """Standard deviation of the pixels."""
 
     name, visible = "contrast", 0.03
-    resembles = ("stronger", "faded")
+    resembles = ("stronger", "")
 
     def of(self, look: Look) -> Tensor:
         return look.gray.flatten(1).std(1)
@@ -105,7 +105,6 @@ class Saturation(_Color):
     """Mean difference between the brightest and the darkest channel."""
 
     name = "saturation"
-    resembles = ("", "desaturated")
 
     def of(self, look: Look) -> Tensor:
         return (look.images.amax(1) - look.images.amin(1)).mean((1, 2))
@@ -148,7 +147,7 @@ class NumberOfColors(Reading):
     """Number of colors if each channel is rounded to 16 steps."""
 
     name, family, visible, weight = "number of colors", "color", 10.0, 0.25
-    resembles = ("noisy", "posterized")
+    resembles = ("noisy", "")
 
     def of(self, look: Look) -> Tensor:
         steps = (16 * look.images[:, :3].clamp(0, 1)).round().long()
