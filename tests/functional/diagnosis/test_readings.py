@@ -147,3 +147,10 @@ def test_a_reading_that_nobody_sees_as_such_is_first_only_if_it_is_much_stronger
     fake += torch.tensor([100, 1.2 * strength])
     found = differing([colors, Other()], fake, real, 0.01, seed=0)
     assert found[0].reading.name == first
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_faint_traces_are_said_where_there_are_more_alone(more: bool) -> None:
+    (traces,) = [x for x in READINGS if x.name == "faint traces on the background"]
+    sides = [read([traces], x) for x in (CHANGES[traces.name](figures(seed=1)), figures())]
+    assert bool(differing([traces], *(sides if more else sides[::-1]), 0.01, seed=0)) == more

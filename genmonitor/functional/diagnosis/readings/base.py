@@ -94,6 +94,7 @@ class Reading:
         needs_color: True if it does not apply to gray images.
         needs_place: True if it compares the same places of images.
         weight: Factor of its visibility, below 1 if a person does not see the statistic as such.
+        only_more: True if only a larger value is a fault, as of traces that should not be there.
         resembles: Kinds of faults with the usual cause of a larger and of a smaller value; empty if there is none.
         of_set: True if it compares an image with the others of its set, and thus depends on their weights.
     """
@@ -106,6 +107,7 @@ class Reading:
     needs_color: ClassVar[bool] = False
     needs_place: ClassVar[bool] = False
     weight: ClassVar[float] = 1.0
+    only_more: ClassVar[bool] = False
     resembles: ClassVar[tuple[str, str]] = ("", "")
     of_set: ClassVar[bool] = False
 

@@ -25,7 +25,7 @@ class Area(_Shape):
 class FaintTraces(_Shape):
     """Part of the pixels that differ a little from the usual color of the border: specks, halos, ghosts of outlines."""
 
-    name, unit, visible = "faint traces on the background", "%", 0.03
+    name, unit, visible, only_more = "faint traces on the background", "%", 0.03, True
 
     def of(self, look: Look) -> Tensor:
         # differences that a person sees on a plain background, five of 255, up to those of the figure
