@@ -107,8 +107,14 @@ def possible_advice(kinds: Sequence[FaultKind], readings: Sequence[Said]) -> tup
 
 
 def advice_sentence(finding: Finding) -> str:
-    """Return cause and remedy of a finding as sentences; empty if unknown."""
-    return " ".join(filter(None, [finding.cause, finding.remedy and f"To try: {finding.remedy}."]))
+    """Return remedy and cause of a finding, the remedy first since a figure cuts what is long; empty if unknown.
+
+    Example:
+        >>> from genmonitor.findings.finding import Area
+        >>> advice_sentence(Finding("", Area(""), "", None, cause="Usual cause: haste.", remedy="rest"))
+        'To try: rest. Usual cause: haste.'
+    """
+    return " ".join(filter(None, [finding.remedy and f"To try: {finding.remedy}.", finding.cause]))
 
 
 def with_strength(kind: FaultKind) -> str:
