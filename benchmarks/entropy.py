@@ -35,8 +35,7 @@ NOTES = (
     "order up to 1 live off; a product or an eigendecomposition then takes twice as long. So it can be slower than the "
     "peer in float32: its half of the product in float64 takes as long as the whole in float32, and of an exact "
     "Gaussian the eigenvalues of the Gram matrix are nearly all the time. In float64 too the peer may be as fast on "
-    "tens of thousands of samples: it takes them at once, ours in batches, each checked and scaled by itself. Cutting "
-    "the triangle into 4 or 16 strips in place of 8 made no difference."
+    "tens of thousands of samples: it takes them at once, ours in batches, each checked and scaled by itself."
 )
 
 
