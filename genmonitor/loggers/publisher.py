@@ -21,10 +21,10 @@ from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
 from genmonitor.report.answers import closing
-from genmonitor.report.files import FOLDER, run_file
+from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder, free_folder
 from genmonitor.report.pictures import render
-from genmonitor.report.run import MonitorRun, versions_in
+from genmonitor.report.run import read_run, versions_in
 from genmonitor.training_state.rng import preserve_rng
 
 if TYPE_CHECKING:
@@ -248,7 +248,9 @@ class Publisher:
     def close(self) -> None:
         """Print the answers of the last evaluation."""
         path = self.folder.path
-        say(f"{closing(MonitorRun.read(path / run_file(self._prefix)), path)}\n")
+        for run in read_run(path).monitors:
+            if run.prefix == self._prefix:
+                say(f"{closing(run, path)}\n")
 
     def _write_page(self, folder: RunFolder) -> None:
         self.page = folder.write_report()

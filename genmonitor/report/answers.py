@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p, times_real
+from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.results import Record
 from genmonitor.findings.finding import Area, Finding, differs, headlines
 from genmonitor.findings.line import change, clipped
@@ -24,6 +25,7 @@ from genmonitor.plotting.diagnosis import parts_of
 from genmonitor.plotting.style import boundaries
 from genmonitor.report.run import RATIO, MonitorRun, Note
 
+WHOLE = "whole image"
 GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
 
 
@@ -46,7 +48,10 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
             better = "; ".join([capitalized(change(spec, so_far)), *_worse(run, record)])
             trend = {"better": better, "trend": f"{first}{times_real(record[RATIO])} × real"}
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
-        out.append({**moment, **trend, **_finding(findings[0], record), "texts": others})
+        answers = _finding(findings[0], record)
+        if answers["where"] == WHOLE:
+            answers["where"] += _far_worse(run, record)
+        out.append({**moment, **trend, **answers, "texts": others})
     return out
 
 
@@ -55,6 +60,15 @@ def _worse(run: MonitorRun, record: Record) -> list[str]:
     begun = [x for x in run.notes if x.alert is not None and x.step is not None and x.step <= record.get("step", -1)]
     lasting = [x for x in begun if (end_of(run, x) or math.inf) > record.get("epoch", -1)]
     return [f"alert: {x.alert} since epoch {x.epoch:g}" for x in lasting[-1:]]
+
+
+def _far_worse(run: MonitorRun, record: Record) -> str:
+    """Return the region that is far worse than the others, as a remark; empty if there is none."""
+    if run.partition is None:
+        return ""
+    regions = RegionFindings.of(run.partition)
+    name = regions.far_worse(record)
+    return "" if name is None else f", most in {regions.area(name)}"
 
 
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
@@ -134,7 +148,7 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
     whole = first.area.region == "image" or (mask is not None and bool(mask.all()))
     return {
         "fine": first.fine,
-        "where": "whole image" if whole else str(first.area),
+        "where": WHOLE if whole else str(first.area),
         "what": ("no difference beyond chance" if first.fine else what) + at,
         "share": f"{percent(explained)} explained" if explained else "",
         "sure": "not tested" if first.p is None else "yes" if differs(first.p) else "no",

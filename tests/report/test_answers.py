@@ -9,7 +9,7 @@ from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.words import advice
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report.answers import answers_of, best_of, find_checkpoint
-from genmonitor.report.run import MonitorRun
+from genmonitor.report.run import MonitorRun, read_run
 
 CORNER = torch.tensor([[False, False], [False, True]])
 
@@ -80,6 +80,21 @@ def test_proportions_are_a_part_of_the_whole_image_alone(folder):
         ("noise 0.1 of the range", pytest.approx(0.5 / 1.2)),
         ("wrong proportions", pytest.approx(0.7 / 1.2)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "where"),
+    [
+        ((4.0, 9.5), "whole image, most in cluster_2 (upper right)"),
+        ((9.0, 9.5), "whole image"),
+        ((0.2, 0.9), "whole image"),
+    ],
+)
+def test_whole_image_names_the_region_that_is_far_worse(folder, ratios, where):
+    values = {"p_1": 0.001, "p_2": 0.001, "error_ratio_1": ratios[0], "error_ratio_2": ratios[1]}
+    answered(folder, [said(mask=torch.ones(2, 2, dtype=torch.bool))], **values)
+    (run,) = read_run(folder).monitors
+    assert answers_of(run)[-1]["where"] == where
 
 
 def test_nothing_wrong_and_not_tested(folder):

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from genmonitor._formatting import format_error_ratio, format_p
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, P, RegionValues
-from genmonitor.findings.finding import Area, Finding, differs, tested
+from genmonitor.findings.finding import ALERT_RATIO, Area, Finding, differs, tested
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
@@ -60,6 +60,22 @@ class RegionFindings:
         ratio = self.values.error_ratio
         names = self.partition.regions()
         return sorted(names, key=lambda name: (not self._differs(record, name), -record.get(ratio[name], 0.0)))
+
+    def far_worse(self, record: Mapping[str, float]) -> str | None:
+        """Return the region that differs and is far worse than any other; None if there is none.
+
+        Example:
+            >>> halves = PixelPartition.grid((4, 4), 1, 2)
+            >>> record = {"p_1": 0.001, "p_2": 0.001, "error_ratio_1": 4.0, "error_ratio_2": 9.5}
+            >>> RegionFindings.of(halves).far_worse(record)
+            'cluster_2'
+            >>> RegionFindings.of(halves).far_worse(record | {"error_ratio_1": 9.0})
+        """
+        names = [name for name in self.ranked(record) if name != CONSTANT]
+        if len(names) < 2 or not self._differs(record, names[0]):
+            return None
+        first, second = (max(record.get(self.values.error_ratio[name], 1.0), 1.0) for name in names[:2])
+        return names[0] if first >= ALERT_RATIO * second else None
 
     def area(self, region: str) -> Area:
         """Return a region with its place in words."""

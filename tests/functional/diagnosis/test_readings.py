@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.readings import READINGS, Look, Reading, differing, read, usable_readings
-from genmonitor.functional.diagnosis.readings.compare import p_values, standardized_difference
+from genmonitor.functional.diagnosis.readings.compare import Said, p_values, standardized_difference
 
 N, SIDE = 150, 24
 
@@ -154,3 +154,13 @@ def test_faint_traces_are_said_where_there_are_more_alone(more: bool) -> None:
     (traces,) = [x for x in READINGS if x.name == "faint traces on the background"]
     sides = [read([traces], x) for x in (CHANGES[traces.name](figures(seed=1)), figures())]
     assert bool(differing([traces], *(sides if more else sides[::-1]), 0.01, seed=0)) == more
+
+
+@pytest.mark.parametrize(
+    ("fake", "words"), [(0.0, "noisy or smeared, flat pixels 0 %"), (0.9, "too smooth, flat pixels 90 %")]
+)
+def test_an_indirect_reading_is_said_with_the_word_for_its_side(fake: float, words: str) -> None:
+    (flat,) = [x for x in READINGS if x.name == "flat pixels"]
+    said = Said(flat, fake, 0.34, 1.0, 0.001, torch.arange(3), torch.arange(3))
+    assert str(said) == f"{words}, real 34 % (in 100 % of the images)"
+    assert said.beside("was").startswith("flat pixels ")  # its own earlier value is no measure of too much

@@ -47,7 +47,8 @@ class Said:
         return self.reading.resembles[self.fake < self.real]
 
     def __str__(self) -> str:
-        return self.beside("real")
+        word = self.reading.words[self.fake < self.real]
+        return ", ".join(filter(None, [word, self.beside("real")]))
 
     def beside(self, other: str) -> str:
         """Return the reading with both values, such as "flat pixels 0 %, real 34 % (in 100 % of the images)"."""

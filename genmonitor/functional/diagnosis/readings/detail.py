@@ -18,6 +18,7 @@ class FlatPixels(_Detail):
     """Part of the pixels that hardly differ from their right and lower neighbors."""
 
     name, unit, visible = "flat pixels", "%", 0.08
+    words = ("too smooth", "noisy or smeared")
     resembles = ("blurred", "noisy")
 
     def of(self, look: Look) -> Tensor:
@@ -29,6 +30,7 @@ class Grain(_Detail):
     """Mean difference from the mean of 3×3 pixels, over the calmest quarter of the pixels."""
 
     name, visible = "grain in calm parts", 0.008
+    words = ("grainy", "too smooth")
     resembles = ("noisy", "blurred")
 
     def of(self, look: Look) -> Tensor:
@@ -50,6 +52,7 @@ class EdgeWidth(_Detail):
     """Range of the brightness, divided by the steepest steps."""
 
     name, unit, visible = "width of edges", "px", 0.3
+    words = ("soft", "harsh")
     resembles = ("blurred", "sharpened")
 
     def of(self, look: Look) -> Tensor:
@@ -62,6 +65,7 @@ class FineDetail(_Detail):
     """Standard deviation of the detail that 3×3 averaging removes, divided by that of the image."""
 
     name, unit, visible = "contrast that is fine detail", "%", 0.04
+    words = ("noisy or harsh", "fine detail is missing")
     resembles = ("noisy", "blurred")
 
     def of(self, look: Look) -> Tensor:

@@ -147,6 +147,7 @@ class NumberOfColors(Reading):
     """Number of colors if each channel is rounded to 16 steps."""
 
     name, family, visible, weight = "number of colors", "color", 10.0, 0.25
+    words = ("", "too few shades")
     resembles = ("noisy", "")
 
     def of(self, look: Look) -> Tensor:
