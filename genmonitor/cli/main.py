@@ -94,14 +94,16 @@ def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[
 
     message: str | None = None
     group, text, kept = Group(), "", getattr(command, "KEPT_WHEN_STOPPED", "")
-    with _sigterm_raises() as received, ExitStack() as working:
+    with _sigterm_raises(), ExitStack() as working:
         try:
             group = working.enter_context(processes_of(args, words, launched))
             working.callback(progress_shows, True)  # for the next command of this process
             progress_shows(group.rank == 0 and not args.quiet)
             result, text = command.run(args)
             text = _format(args, result, text)
-            message, status = _verdict(result)
+            failed = ", ".join(x["reason"] for x in result.get("failed", ()))
+            message = f"failed: {failed}" if failed else None
+            status = 0 if result.get("same", True) and not failed else FAILED
         except KeyboardInterrupt:
             message, status = f"interrupted{kept}", INTERRUPTED
         except FailedElsewhereError as error:
@@ -113,10 +115,9 @@ def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[
         except Exception as error:
             clear = str(error).startswith("Expected ")  # the message names what was given and what to do
             message, status = (str(error), WRONG_INPUT) if clear else (traceback.format_exc().rstrip(), CRASHED)
-        except SystemExit:
-            if not received:
+        except SystemExit as stop:
+            if stop.code != TERMINATED:
                 raise
-        if received:  # in any case: the exception may have been lost, or have led to another one
             message, status = f"terminated by SIGTERM{kept}", TERMINATED
         if status in (0, FAILED):
             if group.rank > 0:
@@ -140,28 +141,19 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest would fail again on exit
 
 
-def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:
-    """Return the reason why a completed command has failed, and the exit status."""
-    if result.get("failed"):
-        return f"failed: {', '.join(x['reason'] for x in result['failed'])}", FAILED
-    return None, 0 if result.get("same", True) else FAILED
-
-
 @contextmanager
-def _sigterm_raises() -> Iterator[list[int]]:
-    """Raise SystemExit at SIGTERM inside the block, to clean up files and processes; yield received signals."""
-    received: list[int] = []
+def _sigterm_raises() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM inside the block, to clean up files and processes."""
     if threading.current_thread() is not threading.main_thread():  # which alone gets signals
-        yield received
+        yield
         return
 
-    def terminate(number: int, _: object) -> NoReturn:
-        received.append(number)
+    def terminate(*_: object) -> NoReturn:
         raise SystemExit(TERMINATED)
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:
-        yield received
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

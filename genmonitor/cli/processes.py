@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
-import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from threading import Timer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -119,20 +117,24 @@ def _numbers() -> tuple[int, int, int]:
 
 def _meet(rank: int, size: int, words: Sequence[str]) -> Store:
     """Return the store of the processes, once all are present with the same arguments."""
-    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+    from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    hosts = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    start = time.monotonic()
-    if not hosts:
-        _wait_for(partial(_answers, host, port), size, start)
-    shared = TCPStore(host, port, size, hosts, JOINED_WITHIN, wait_for_workers=False)
-    # torchrun may start processes again, and these may run several commands, one after the other
-    attempt = f"genmonitor/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
-    store = PrefixStore(f"{attempt}/{shared.add(f'{attempt}/{rank}', 1)}", shared)
-    keys = [f"arguments/{number}" for number in range(size)]
-    store.set(keys[rank], json.dumps(list(words)))
-    _wait_for(lambda: bool(store.check(keys)), size, start)
+    notice = Timer(TOLD_AFTER, print, (f"genmonitor: waiting for {size} processes",), {"file": sys.stderr})
+    notice.start()
+    try:
+        shared, *_ = next(rendezvous("env://", rank, size, timeout=JOINED_WITHIN))
+        # the same processes may run several commands, one after the other
+        store = PrefixStore(f"genmonitor/{shared.add(f'genmonitor/{rank}', 1)}", shared)
+        keys = [f"arguments/{number}" for number in range(size)]
+        store.set(keys[rank], json.dumps(list(words)))
+        store.wait(keys, JOINED_WITHIN)
+    except RuntimeError as error:
+        raise ValueError(
+            f"Expected {size} processes to run this command with --distributed, but not all came within "
+            f"{JOINED_WITHIN.seconds} seconds. Start all of them by one torchrun or srun, or leave --distributed out."
+        ) from error
+    finally:
+        notice.cancel()
     given = [" ".join(json.loads(store.get(key))) for key in keys]
     for number, other in enumerate(given):
         if other != given[0]:
@@ -141,29 +143,3 @@ def _meet(rank: int, size: int, words: Sequence[str]) -> Store:
                 f"process {number} got `{other}`. Leave --distributed out to run commands side by side."
             )
     return store
-
-
-def _answers(host: str, port: int) -> bool:
-    """Return True if something listens at an address."""
-    try:
-        socket.create_connection((host, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def _wait_for(ready: Callable[[], bool], size: int, start: float) -> None:
-    """Wait for other processes, with a message after a while, and finally give up; torch would wait silently."""
-    told = False
-    while not ready():
-        seconds = time.monotonic() - start
-        if seconds > JOINED_WITHIN.seconds:
-            raise ValueError(
-                f"Expected {size} processes to run this command with --distributed, but not all came within "
-                f"{JOINED_WITHIN.seconds} seconds. Start all of them by one torchrun or srun, or leave --distributed "
-                "out."
-            )
-        if seconds > TOLD_AFTER and not told:
-            print(f"genmonitor: waiting for {size} processes", file=sys.stderr, flush=True)
-            told = True
-        time.sleep(0.1)
