@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries: the remembered state of one object, its names, items or values, and its restoration."""
+"""Entries: the remembered state of one object, its names, items, values or position, and its restoration."""
 
 from __future__ import annotations
 
 import operator
+import pickle
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from io import SEEK_END
 from typing import Any
 
 import numpy as np
@@ -105,14 +108,11 @@ def items_of(kind: Any, container: Any) -> list[list[Any]]:
 
 
 def exchange(kind: Any, container: Any, pairs: list[tuple[Any, Any]]) -> None:
-    """Put other objects in the place of items of a container, which may be iterated over meanwhile."""
+    """Put other objects in the place of items of a container with keys, which may be iterated over meanwhile."""
     others = {id(old): new for old, new in pairs}
     *keys, items = items_of(kind, container)
     for key, item in zip(*(keys or [list(range(len(items)))]), items, strict=True):
-        if id(item) in others and kind is set:
-            set.remove(container, item)
-            set.add(container, others[id(item)])
-        elif id(item) in others:
+        if id(item) in others:
             kind.__setitem__(container, key, others[id(item)])
 
 
@@ -202,3 +202,43 @@ def _fill_array(values: Any, before: Any) -> None:
     if values.shape != before.shape:
         values.resize(before.shape, refcheck=False)
     values[...] = before
+
+
+# files
+
+
+def state_of_file(thing: Any) -> State | None:
+    """Return getter and setter of the position of a file; None for anything else, and for a file that has none."""
+    kind = type(thing)
+    if not all(hasattr(kind, name) for name in ("tell", "seek", "readable", "closed")):
+        return None
+    if thing.closed or not (thing.seekable() and thing.readable()):
+        return None
+    with suppress(OSError):  # of a text file that is gone over line by line
+        position = thing.tell()
+        if not thing.writable():
+            return thing.tell, thing.seek
+        end = _end_of(thing)  # of a file that grew, what was written stays
+        return lambda: thing.tell() if _end_of(thing) == end else position, thing.seek
+    return None
+
+
+def _end_of(file: Any) -> int:
+    position, end = file.tell(), file.seek(0, SEEK_END)
+    file.seek(position)
+    return int(end)
+
+
+# any state that can be read and set
+
+
+def entry_of_state(name: str, state: State) -> Entry:
+    """Return an entry for a state by its getter and setter."""
+    return Entry.of(name, state, lambda now, before: bool(_packed(now) == _packed(before)))
+
+
+def _packed(state: Any) -> Any:
+    """Return a state in a form that can be compared."""
+    if isinstance(state, Tensor):
+        return state.cpu().numpy().tobytes()
+    return tuple(map(_packed, state)) if isinstance(state, (list, tuple)) else pickle.dumps(state)

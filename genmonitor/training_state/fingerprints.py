@@ -10,13 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-STORED = {
-    torch.strided: (Tensor.detach,),
-    torch.sparse_coo: (Tensor._indices, Tensor._values),
-    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), (Tensor.crow_indices, Tensor.col_indices, Tensor.values)),
-    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), (Tensor.ccol_indices, Tensor.row_indices, Tensor.values)),
-}
-"""Functions that return the dense tensors of which a tensor consists, by its layout."""
 WORD, BLOCK = 8, 2**13
 """Bytes that are summed as one integer, and bytes per row of these."""
 MOST = 2**30
@@ -35,8 +28,7 @@ def values_in_memory(thing: Any) -> list[Any]:
         return []
     if hasattr(thing, "__tensor_flatten__"):  # around other tensors
         return [x for name in thing.__tensor_flatten__()[0] for x in values_in_memory(getattr(thing, name))]
-    stored = [get(thing) for get in STORED.get(thing.layout, ())]
-    return [_bytes_of(x) for x in stored if x.numel()]
+    return [_bytes_of(thing.detach())] if thing.layout is torch.strided and thing.numel() else []
 
 
 def fingerprint(values: Any) -> int:

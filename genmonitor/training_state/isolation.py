@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -34,16 +32,11 @@ BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32", "allow_bf16_reduced_precision_reduction")),
     (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
     (torch.backends.mkldnn, ("enabled", "deterministic", "allow_tf32")),
-    (torch.utils.deterministic, ("fill_uninitialized_memory",)),
 )
 SETTINGS: tuple[State, ...] = (
     (os.getcwd, os.chdir),
     (lambda: dict(os.environ), _set_environment),
     (np.geterr, lambda before: np.seterr(**before)),
-    (partial(getattr, logging.root.manager, "disable"), logging.disable),
-    (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
-    (sys.getrecursionlimit, sys.setrecursionlimit),
-    (lambda: list(sys.path), partial(sys.path.__setitem__, slice(None))),
     (lambda: sys.float_info.min / 2 == 0, torch.set_flush_denormal),
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.get_default_device, torch.set_default_device),
@@ -71,8 +64,7 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     in Lightning's validation loop. Restored are
 
     - the random states of torch (CPU, every CUDA device, MPS), numpy, python and the generators that the module holds;
-    - the working directory, the environment, `sys.path`, Python's recursion limit, switches of logging and garbage
-      collection, and NumPy's treatment of errors;
+    - the working directory, the environment, and NumPy's treatment of errors;
     - the hooks of all networks and of all optimizers;
     - torch's default dtype and device, number of threads, deterministic, anomaly, cuDNN, oneDNN and attention modes,
       float32 precision and flushing of denormal numbers;

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -27,14 +26,15 @@ from genmonitor.training_state.entries import (
     Names,
     entry_of_items,
     entry_of_records,
+    entry_of_state,
     entry_of_tensor,
     entry_of_values,
     exchange,
     items_of,
     names_of_class,
     names_of_slots,
+    state_of_file,
 )
-from genmonitor.training_state.external_state import FILES, are_equal_states, external_state, is_shared
 from genmonitor.training_state.fingerprints import values_in_memory
 from genmonitor.training_state.ownership import (
     FOREIGN,
@@ -137,7 +137,7 @@ class Snapshot:
         """Remember the results of getters, to restore by setters; those that cannot be read are left out."""
         for name, state in states.items():
             with suppress(Exception):
-                self._append(Entry.of(name, state, are_equal_states), held_by)
+                self._append(entry_of_state(name, state), held_by)
 
     def restore(self) -> tuple[list[str], list[str]]:
         """Undo changes; return the names of restored objects, and of those that could not be restored."""
@@ -164,7 +164,7 @@ class Snapshot:
         if self._data and isinstance(thing, FunctionType):
             yield from self._function(name, thing)
             return
-        state = state_of(thing) or (external_state(thing) if self._data or isinstance(thing, FILES) else None)
+        state = state_of(thing) or state_of_file(thing)
         if state is not None:
             self.add_states({name: state}, held_by=thing)
             self.generators += [thing] if is_generator(thing) else []
@@ -179,12 +179,10 @@ class Snapshot:
             self._entries.append(entry)
             yield from ((name, part) for part in held)
         self._values(name, thing, always=owner)
-        if self._data:
-            self._table(name, thing)
 
     def _append(self, entry: Entry, thing: Any) -> None:
         """Remember the mutable state of an object; it is not written to if workers may read it meanwhile."""
-        if self._shares and is_shared(thing):
+        if self._shares and _is_shared(thing):
             moved = entry.moved
             entry = replace(entry, moved=lambda: self.is_read and moved(), put_back=lambda: None)
         self._entries.append(entry)
@@ -251,7 +249,7 @@ class Snapshot:
         if of := next((of for of in CONTAINERS if issubclass(kind, of)), None):
             items = items_of(of, thing)
             entry = entry_of_items(name, of, thing)
-            if len(items[0]) <= MAX_ITEMS:
+            if len(items[0]) <= MAX_ITEMS and of is not set:
                 others = [(x, make_stand_in(name, x, self._copies)) for x in items[-1]]
                 pairs = [(x, other) for x, other in others if other is not None]
                 back = [(other, x) for x, other in pairs]
@@ -277,17 +275,6 @@ class Snapshot:
             self._left -= values.nbytes if fits and not always else 0
             self._append(entry_of_values(name, values, always or fits), thing)
 
-    def _table(self, name: str, thing: Any) -> None:
-        """Remember the values of a pandas table, as far as the memory allows."""
-        pandas = sys.modules.get("pandas")
-        if pandas is None or self._left is None or not isinstance(thing, (pandas.DataFrame, pandas.Series)):
-            return
-        size = int(np.sum(thing.memory_usage()))
-        if size <= self._left:
-            self._left -= size
-            state = thing.copy, partial(type(thing).__init__, thing)
-            self._entries.append(Entry.of(name, state, lambda now, before: now.equals(before)))
-
     def _counts(self, kind: type) -> bool:
         """Return True if the attributes of a class are the user's own."""
         if self._data:
@@ -295,10 +282,19 @@ class Snapshot:
         return package_of(kind) not in (*FOREIGN, OURS)
 
 
+def _is_shared(thing: Any) -> bool:
+    """Return True for a tensor or array in memory that other processes may write."""
+    if isinstance(thing, Tensor):
+        return thing.device.type == "cpu" and thing.is_shared()
+    if isinstance(thing, np.ndarray):
+        return _is_shared(thing.base) if isinstance(thing.base, (np.ndarray, Tensor)) else thing.base is not None
+    return False
+
+
 def _reads(thing: Any, held: list[Any]) -> bool:
     """Return True for a reader whose state is in its attributes and in the positions of its files."""
     known = isinstance(thing, TarFile) or is_users_code(type(thing).__module__)
-    return known and all(external_state(x) is not None and not x.writable() for x in held)
+    return known and all(state_of_file(x) is not None and not x.writable() for x in held)
 
 
 def _used(stand_ins: list[Any]) -> bool | None:

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import csv
-import gc
 import io
-import logging
-import mmap
 import os
 import queue
 import random
-import sys
 import threading
 import weakref
 import zipfile
@@ -125,16 +121,7 @@ CHANGES = {
     "variable added": (partial(os.environ.get, "ADDED"), partial(os.environ.__setitem__, "ADDED"), "1"),
     "variable changed": (partial(os.environ.get, "PATH"), partial(os.environ.__setitem__, "PATH"), os.sep),
     "variable removed": (partial(os.environ.get, "PATH"), lambda _: os.environ.pop("PATH"), None),
-    "logging": (partial(getattr, logging.root.manager, "disable"), logging.disable, 50),
-    "garbage collection": (gc.isenabled, lambda _: gc.disable(), False),
-    "recursion": (sys.getrecursionlimit, sys.setrecursionlimit, 4321),
-    "path of imports": (lambda: [*sys.path], lambda x: sys.path.insert(0, x[0]), ["elsewhere", *sys.path]),
     "denormal numbers": (lambda: float(torch.full((), 1e-40) * 1), lambda _: torch.set_flush_denormal(True), 0.0),
-    "memory filled": (
-        partial(getattr, torch.utils.deterministic, "fill_uninitialized_memory"),
-        partial(setattr, torch.utils.deterministic, "fill_uninitialized_memory"),
-        False,
-    ),
     "oneDNN": (
         partial(getattr, torch.backends.mkldnn, "enabled"),
         partial(setattr, torch.backends.mkldnn, "enabled"),
@@ -352,15 +339,6 @@ def views():
 
 # makes what a module holds, writes into it, and returns what can be seen of it
 WRITES = {
-    "sparse": (lambda: torch.eye(2).to_sparse(), lambda x: x.mul_(2), lambda x: x.to_dense().tolist()),
-    "sparse, values": (lambda: torch.eye(2).to_sparse(), lambda x: x._values().zero_(), lambda x: x._values().tolist()),
-    "sparse, indices": (
-        lambda: torch.eye(2).to_sparse(),
-        lambda x: x._indices().zero_(),
-        lambda x: x._indices().tolist(),
-    ),
-    "compressed rows": (lambda: torch.eye(2).to_sparse_csr(), lambda x: x.mul_(2), lambda x: x.values().tolist()),
-    "compressed columns": (lambda: torch.eye(2).to_sparse_csc(), lambda x: x.mul_(2), lambda x: x.values().tolist()),
     "repeated": (lambda: torch.ones(1).expand(3), lambda x: x[0].zero_(), torch.Tensor.tolist),
     "overlapping": (views, lambda x: x[0].add_(1), lambda x: [part.tolist() for part in x]),
     "part of a larger one": (lambda: torch.zeros(4, 4)[1:3, ::2].t(), lambda x: x.add_(1), torch.Tensor.tolist),
@@ -377,7 +355,6 @@ WRITES = {
     ),
     "bytes in memory": (lambda: io.BytesIO(b"abc"), lambda x: x.read(1), lambda x: x.tell()),
     "text in memory": (lambda: io.StringIO("abc"), lambda x: next(x), lambda x: x.tell()),
-    "mapped memory": (lambda: mmap.mmap(-1, 3), lambda x: x.read(1), lambda x: x.tell()),
     "emptied": (lambda: torch.ones(2), lambda x: x.untyped_storage().resize_(0), lambda x: str(x.untyped_storage())),
     "made in inference": (
         torch.inference_mode()(lambda: torch.ones(2)),
