@@ -245,12 +245,14 @@ class Publisher:
             self._loggers.each(lambda x: x.log_page(page, step, last))
         self._loggers.each(lambda x: x.finish_evaluation(step))
 
+    def answers(self) -> str:
+        """Return the answers of the last evaluation that was written, as lines."""
+        path = self.folder.path
+        return "\n".join(closing(run, path) for run in read_run(path).monitors if run.prefix == self._prefix)
+
     def close(self) -> None:
         """Print the answers of the last evaluation."""
-        path = self.folder.path
-        for run in read_run(path).monitors:
-            if run.prefix == self._prefix:
-                say(f"{closing(run, path)}\n")
+        say(f"{self.answers()}\n")
 
     def _write_page(self, folder: RunFolder) -> None:
         self.page = folder.write_report()

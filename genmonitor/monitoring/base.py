@@ -149,9 +149,13 @@ class Monitor:
 
             display(self)
             return
-        print(Monitor.summary(self))  # a subclass may add the report
-        if self.publisher.page is not None:
-            print(f"Report: {self.publisher.page}")
+        print(self._reported())
+
+    def _reported(self) -> str:
+        """Return the last evaluation's results, the answers of the report's first screen, and its path."""
+        page = self.publisher.page
+        answers = "" if page is None else f"\n{self.publisher.answers()}\n\nReport: {page}"
+        return Monitor.summary(self) + answers
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook, as in a browser; the last values if there is no report."""

@@ -206,9 +206,8 @@ class LoopMonitor(Monitor):
         return None if found is None else found.evaluation
 
     def summary(self) -> str:
-        """Return a table of the results of the run, and the path of the report."""
-        page = self.publisher.page
-        return super().summary() + ("" if page is None else f"\nReport: {page}")
+        """Return a table of the results of the run, the answers of the report's first screen, and its path."""
+        return self._reported()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; the values fixed for the run stay fixed."""
