@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
 import pickle
 from collections import OrderedDict, deque
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import SEEK_END
+from multiprocessing.managers import DictProxy, ListProxy
 from typing import Any
 
 import numpy as np
@@ -227,6 +229,30 @@ def _end_of(file: Any) -> int:
     position, end = file.tell(), file.seek(0, SEEK_END)
     file.seek(position)
     return int(end)
+
+
+# memory that processes share
+
+
+C_TYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)
+
+
+def state_of_shared(thing: Any) -> State | None:
+    """Return getter and setter of what `multiprocessing` shares between processes; None for anything else."""
+    if isinstance(thing, ListProxy):
+        return lambda: thing[:], partial(thing.__setitem__, slice(None))
+    if isinstance(thing, DictProxy):
+        return thing.copy, partial(_refill_proxy, thing)
+    shared = thing.get_obj() if hasattr(thing, "get_obj") else thing
+    if isinstance(shared, C_TYPES):
+        size = ctypes.sizeof(shared)
+        return partial(bytes, shared), lambda saved: ctypes.memmove(ctypes.addressof(shared), saved, size)
+    return None
+
+
+def _refill_proxy(proxy: Any, items: Mapping[Any, Any]) -> None:
+    proxy.clear()
+    proxy.update(items)
 
 
 # any state that can be read and set

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ from genmonitor.training_state.entries import (
     names_of_class,
     names_of_slots,
     state_of_file,
+    state_of_shared,
 )
 from genmonitor.training_state.fingerprints import values_in_memory
 from genmonitor.training_state.ownership import (
@@ -164,7 +166,7 @@ class Snapshot:
         if self._data and isinstance(thing, FunctionType):
             yield from self._function(name, thing)
             return
-        state = state_of(thing) or state_of_file(thing)
+        state = state_of(thing) or state_of_file(thing) or (state_of_shared(thing) if self._data else None)
         if state is not None:
             self.add_states({name: state}, held_by=thing)
             self.generators += [thing] if is_generator(thing) else []
@@ -179,6 +181,8 @@ class Snapshot:
             self._entries.append(entry)
             yield from ((name, part) for part in held)
         self._values(name, thing, always=owner)
+        if self._data:
+            self._table(name, thing)
 
     def _append(self, entry: Entry, thing: Any) -> None:
         """Remember the mutable state of an object; it is not written to if workers may read it meanwhile."""
@@ -275,6 +279,17 @@ class Snapshot:
             self._left -= values.nbytes if fits and not always else 0
             self._append(entry_of_values(name, values, always or fits), thing)
 
+    def _table(self, name: str, thing: Any) -> None:
+        """Remember the values of a table or column of pandas, as far as the memory allows."""
+        pandas = sys.modules.get("pandas")
+        if pandas is None or self._left is None or not isinstance(thing, (pandas.DataFrame, pandas.Series)):
+            return
+        size = int(np.sum(thing.memory_usage()))
+        if size <= self._left:
+            self._left -= size
+            state = thing.copy, partial(type(thing).__init__, thing)
+            self._entries.append(Entry.of(name, state, lambda now, before: now.equals(before)))
+
     def _counts(self, kind: type) -> bool:
         """Return True if the attributes of a class are the user's own."""
         if self._data:
@@ -283,12 +298,12 @@ class Snapshot:
 
 
 def _is_shared(thing: Any) -> bool:
-    """Return True for a tensor or array in memory that other processes may write."""
+    """Return True for memory that other processes may write, of `multiprocessing`, torch or an array around it."""
     if isinstance(thing, Tensor):
         return thing.device.type == "cpu" and thing.is_shared()
     if isinstance(thing, np.ndarray):
         return _is_shared(thing.base) if isinstance(thing.base, (np.ndarray, Tensor)) else thing.base is not None
-    return False
+    return state_of_shared(thing) is not None
 
 
 def _reads(thing: Any, held: list[Any]) -> bool:

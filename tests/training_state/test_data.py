@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from tempfile import NamedTemporaryFile
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from _helpers import modules
@@ -429,7 +430,38 @@ def iterator_within(place):
     return dataset(lambda: hold(iter(list(range(1000)))), lambda self, index: next(find(self.kept)))
 
 
+def shared():
+    return multiprocessing.get_context("spawn").Value("i", 0)
+
+
+def add_shared(self, index):
+    self.kept.value += 1
+    return self.kept.value
+
+
+@functools.cache
+def manager():
+    """Return a process of its own that keeps what workers share."""
+    return multiprocessing.get_context("spawn").Manager()
+
+
+def add_to_table(self, index):
+    """Count in a table that is written in place."""
+    self.kept.loc[0, "reads"] += 1
+    return float(self.kept["reads"].sum())
+
+
+def add_to_column(self, index):
+    self.kept[0] += 1
+    return float(self.kept[0])
+
+
 STATES = {
+    "shared number": dataset(shared, add_shared),
+    "dict of a manager": dataset(lambda: manager().dict(), lambda self, index: cached(self.kept, index)),
+    "list of a manager": dataset(lambda: manager().list(), append),
+    "table of pandas": dataset(lambda: pandas.DataFrame({"reads": [0.0, 1.0]}), add_to_table),
+    "column of pandas": dataset(lambda: pandas.Series([0.0, 1.0]), add_to_column),
     "counter": dataset(int, add),
     "dict": dataset(dict, lambda self, index: cached(self.kept, index)),
     "OrderedDict that forgets": dataset(OrderedDict, at_most_three),
@@ -673,6 +705,10 @@ def ctypes_array(kind):
 
 
 SHARED = {
+    "arrays": lambda: SharedCache(ctypes_array("i"), ctypes_array("d")),
+    "dicts of a manager": lambda: SharedCache(
+        manager().dict(dict.fromkeys(range(200), 0)), manager().dict(dict.fromkeys(range(200), 0.0))
+    ),
     "arrays of NumPy": lambda: SharedCache(
         np.frombuffer(ctypes_array("i").get_obj(), np.int32), np.frombuffer(ctypes_array("d").get_obj())
     ),
