@@ -12,7 +12,6 @@ import numpy as np
 from torch import Tensor
 
 from genmonitor._io import warn
-from genmonitor.training_state.rng import find_generators
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
 
@@ -29,8 +28,7 @@ class _Reading(Snapshot):
             if any(thing is known for known in self._data_read):
                 continue
             self._data_read.append(thing)
-            generators = {f"{name}, generator {number}": x for number, x in enumerate(find_generators(thing))}
-            self.add(generators | _parts(name, thing))
+            self.add(_parts(name, thing))
 
 
 _reading: ContextVar[_Reading | None] = ContextVar("_reading", default=None)

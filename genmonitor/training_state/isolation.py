@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from genmonitor.training_state.proof import report_stuck
-from genmonitor.training_state.rng import State, find_generators, global_states
+from genmonitor.training_state.rng import State, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
 
@@ -75,8 +75,8 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
     Changes of parameter values are not undone here. Neither are objects that hold a file or a thread, nor the progress
     of an iterator that cannot be copied, which the surrounding check reports. Objects nested more than twelve levels
-    deep, or deep among more than 1000 items, are not restored. The same holds for objects only reachable from a
-    closure, a global variable, a queue, a weak reference, or an object of torch or C.
+    deep, or deep among more than 1000 items, are not restored. The same holds for objects only reachable from a queue,
+    a weak reference, or an object of torch or C.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -99,7 +99,6 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     snapshot.add({**dict(module.named_buffers()), **{name: part for name, part in parts.items() if name not in lazy}})
     hooks = {name: x for of in HOOKED for name, x in vars(sys.modules[of]).items() if name.startswith("_global_")}
     snapshot.add({name: x for name, x in hooks.items() if isinstance(x, dict)})
-    snapshot.add({f"generator {number}": x for number, x in enumerate(find_generators(module))})
     try:
         for part in module.modules():
             part.training = False

@@ -23,7 +23,7 @@ from weakref import ProxyTypes
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 12, 64, 10_000
 """Limits of the search for generators: depth, items of a container, and objects below attributes."""
@@ -98,32 +98,6 @@ def walk(
             inner.extend(look(name, thing, depth))
         queue.extend((*part, depth - 1) for part in inner if depth)
         near = size() if depth >= MAX_DEPTH - 1 else near
-
-
-def find_generators(thing: Any) -> list[Any]:
-    """Find the random generators among the attributes of an object, their attributes, and so on.
-
-    The nearest come first. Every submodule of a Module counts as near, and the attributes of a Trainer come last.
-
-    Example:
-        >>> class Noisy:
-        ...     def __init__(self):
-        ...         self.transforms = [random.Random(0)]
-        >>> len(find_generators(Noisy()))
-        1
-    """
-    found: list[Any] = []
-    seen: set[int] = set()
-
-    def look(name: str, part: Any, depth: int) -> Iterable[tuple[str, Any]]:
-        if is_generator(part):
-            found.append(part)
-            return ()
-        return [(name, inner) for inner in parts_of(part)]
-
-    roots = thing.modules() if isinstance(thing, nn.Module) else [thing]
-    walk({str(number): root for number, root in enumerate(roots)}, look, seen, lambda: len(seen))
-    return found
 
 
 def seed_generators(generators: list[Any], seed: int) -> None:

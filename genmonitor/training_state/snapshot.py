@@ -67,9 +67,8 @@ class Snapshot:
             their values.
         known: Objects that are restored elsewhere.
         ours: True to restore objects of this package, and of classes derived from its classes.
-        data: True for data that are read. Random generators, functions and the global variables that they name count
-            too. Caches of `functools` are set aside, and an iterator that cannot start again refuses to continue.
-            Elsewhere it continues, and counts as a change that cannot be undone.
+        data: True for data that are read. Caches of `functools` are set aside, and an iterator that cannot start again
+            refuses to continue. Elsewhere it continues, and counts as a change that cannot be undone.
         code: True for functions that draw samples. They are treated like data, except that iterators and text files
             continue, and caches keep their content, such as a network that is loaded once.
 
@@ -163,7 +162,7 @@ class Snapshot:
             if self._counts(thing):
                 yield from self._bind(name, names_of_class(thing))
             return
-        if self._data and isinstance(thing, FunctionType):
+        if isinstance(thing, FunctionType):
             yield from self._function(name, thing)
             return
         state = state_of(thing) or state_of_file(thing) or (state_of_shared(thing) if self._data else None)

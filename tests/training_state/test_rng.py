@@ -5,7 +5,6 @@ import random
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from torch.utils.data import Dataset, Subset
 from genmonitor.images.image_set import ImageSet
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.rng import (
-    find_generators,
     preserve_rng,
     seed_everything,
     seed_generators,
@@ -103,22 +101,8 @@ def test_seed_generators_sets_each_kind(kind):
     make, draw = KINDS[kind]
     first, second = make(), make()
     draw(second)
-    seed_generators(find_generators([first, second]), 2**33 + 1)
+    seed_generators([getattr(x, "bit_generator", x) for x in (first, second)], 2**33 + 1)
     assert draw(first) == draw(second)
-
-
-class Holder:
-    """A generator under two names, one without a state, and many items that happen to be generators."""
-
-    def __init__(self):
-        self.me, self.both = self, {"a": random.Random(0), "b": [random.SystemRandom()]}
-        self.both["c"] = self.both["a"]
-        self.many = [random.Random(0) for _ in range(1000)]  # a dataset's items, not its generators
-
-
-def test_find_generators_names_each_once():
-    holder = Holder()
-    assert find_generators(holder) == [holder.both["a"]]
 
 
 @dataclass(slots=True)
@@ -126,46 +110,25 @@ class Slotted:
     generator: random.Random
 
 
-@pytest.mark.parametrize(
-    "hold",
-    [
-        lambda generator: deque([generator]),
-        lambda generator: {generator},
-        Slotted,
-        lambda generator: partial(generator.uniform, 0, 1),
-        lambda generator: partial(max, 0, key=generator),
-        lambda generator: generator.random,
-        lambda generator: generator.uniform,
-        lambda generator: lambda: generator.random(),
-        lambda generator: lambda own=generator: own.random(),
-        lambda generator: np.array([[generator]]),
-    ],
-    ids=["deque", "set", "slots", "partial", "keyword", "method", "python's method", "closure", "default", "array"],
-)
-def test_find_generators_sees_what_holds_them(hold):
+HOLDERS = {
+    "deque": lambda generator: deque([generator]),
+    "set": lambda generator: {generator},
+    "slots": Slotted,
+    "partial": lambda generator: partial(generator.uniform, 0, 1),
+    "keyword": lambda generator: partial(max, 0, key=generator),
+    "method": lambda generator: generator.random,
+    "python's method": lambda generator: generator.uniform,
+    "closure": lambda generator: lambda: generator.random(),
+    "default": lambda generator: lambda own=generator: own.random(),
+    "array": lambda generator: np.array([[generator]]),
+}
+
+
+@pytest.mark.parametrize("held", HOLDERS)
+def test_generators_are_found_in_what_holds_them(held):
     generator = random.Random(0)
-    assert find_generators(SimpleNamespace(held=[hold(generator)])) == [generator]
-
-
-class Trainer:
-    """Stands for what hangs on a trained module: thousands of objects, deep ones first."""
-
-    def __init__(self):
-        self.loops = [[Part() for _ in range(60)] for _ in range(60)]
-
-
-class Part:
-    def __init__(self):
-        self.inner = [[object.__new__(Leaf) for _ in range(3)] for _ in range(3)]
-
-
-class Leaf:
-    pass
-
-
-@pytest.mark.parametrize("trainer", [None, Trainer()], ids=["alone", "in a trainer"])
-def test_find_generators_sees_every_submodule(trainer):
-    module = nn.Sequential(nn.Sequential(nn.Sequential(Noise())), *[nn.ReLU() for _ in range(1500)])
-    module.trainer = trainer
-    module[-1].held = [random.Random(0)]
-    assert find_generators(module) == [module[0][0][0].generator, *module[-1].held]
+    module = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    module[-1].held = [HOLDERS[held](generator)]
+    with preserve_training_state(module):
+        generator.random()
+    assert generator.random() == random.Random(0).random()
