@@ -14,7 +14,7 @@ from torch import Tensor
 from genmonitor._validation import check_at_least, check_images, check_min_samples
 from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS, TIE, Blocks, check_permutations
 from genmonitor.linalg import chunking
-from genmonitor.linalg.chunking import float64_sum, in_cache
+from genmonitor.linalg.chunking import in_cache
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import FLOOR, Whitening
 
@@ -117,7 +117,9 @@ def cell_discrepancies(images: Tensor, blocks: Blocks) -> Tensor:
         in units of their variance, float64.
     """
     cell = _cell(*images.shape[2:])
-    mean = float64_sum(images, 0) / len(images)
+    mean = torch.zeros(images.shape[1:], dtype=torch.float64, device=images.device)
+    for some in _parts(images, 1):
+        mean += images[some].sum(0, dtype=torch.float64) / len(images)
     squares = torch.zeros_like(mean)
     for some in _parts(images, 1):
         squares += (images[some].double() - mean).square().sum(0)

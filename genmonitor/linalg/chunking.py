@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in pieces that fit a memory budget or a processor's cache: blocks of rows, and their sums."""
+"""Work in pieces that fit a memory budget or a processor's cache of rows."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from genmonitor._stop import check_stop
-
-AT_ONCE = 2**20
-"""Bytes of a matrix that `float64_sum` converts at a time: their float64 copies stay in the cache."""
-
-BLOCK_ROWS = 512
-"""Number of rows of a large matrix read at a time, which stay in the processor's cache for a second pass."""
 
 CACHE = 2**22
 """Bytes that stay in a processor's cache between two passes: 4 MiB."""
@@ -25,9 +18,6 @@ CACHE = 2**22
 CONTAINER = Path("/sys/fs/cgroup")
 """Folder with the limits of a container."""
 
-
-HELD = 2**32
-"""Bytes of a symmetric matrix that are kept; blocks beyond them are recomputed in every step."""
 MEMORY_BUDGET = 2**29
 """Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
 
@@ -88,27 +78,6 @@ def rows_in_cache(matrix: Tensor) -> int:
     return max(1, held // (matrix.element_size() * max(1, matrix.shape[1])))
 
 
-def float64_sum(x: Tensor, dim: int | None = None) -> Tensor:
-    """Sum in float64, converting a few rows at a time, since PyTorch would copy all of them first on the CPU.
-
-    Args:
-        x: Tensor [N, ...].
-        dim: Same as in `torch.sum`, counted from the front; None for all.
-
-    Returns:
-        Sum, float64.
-
-    Example:
-        >>> float64_sum(torch.ones(2, 3)), float64_sum(torch.ones(2, 3), 0)
-        (tensor(6., dtype=torch.float64), tensor([2., 2., 2.], dtype=torch.float64))
-    """
-    rows = max(1, AT_ONCE * len(x) // max(1, x.numel() * x.element_size()))
-    if x.dtype == torch.float64 or x.device.type != "cpu" or rows >= len(x):
-        return x.sum(dim, dtype=torch.float64)
-    parts = [part.sum(dim, dtype=torch.float64) for part in x.split(rows)]
-    return torch.cat(parts) if dim else torch.stack(parts).sum(0)
-
-
 def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor) -> Tensor:
     """Return a symmetric matrix [size, size] from blocks of its upper triangle.
 
@@ -155,46 +124,3 @@ def _processor_times() -> tuple[int, int]:
         return 0, 0
     ticks = [int(x) for x in PROCESSOR_TIMES.read_text().split(maxsplit=9)[1:9]]
     return ticks[3] + ticks[4], sum(ticks)  # idle, and waiting for a disk
-
-
-class SymmetricBlocks:
-    """A symmetric matrix [N, N] larger than the cache, of which only the upper triangle is computed and read.
-
-    The first blocks of rows are kept, as many as fit; the others are recomputed each time they are read.
-
-    Args:
-        size: Size N of the matrix.
-        like: Tensor with the dtype and device of the entries.
-        make: Function of a and b that returns rows a to b (exclusive), from column a on.
-    """
-
-    def __init__(self, size: int, like: Tensor, make: Callable[[int, int], Tensor]) -> None:
-        self._size, self._like, self._make = size, like, make
-        self._spans = list(row_blocks(size, 4 * like.element_size()))
-        self._kept: list[Tensor] = []
-        left = HELD
-        for start, stop in self._spans:
-            left -= (stop - start) * (size - start) * like.element_size()
-            if left < 0:
-                break
-            self._kept.append(make(start, stop))
-
-    def product(self, v: Tensor) -> Tensor:
-        """Return the product with v [N, k], float64, rounded to the dtype of the entries."""
-        narrow, out = v.to(self._like), torch.zeros_like(v)
-        for a, b, right in self._rows():
-            out[a:b] += right @ narrow[a:]
-            out[b:] += right[:, b - a :].T @ narrow[a:b]
-        return out
-
-    def whole(self) -> Tensor:
-        """Return the matrix [N, N]."""
-        return mirrored(self._size, self._rows(), self._like)
-
-    def _rows(self) -> Iterator[tuple[int, int, Tensor]]:
-        """Yield some rows at a time, from their diagonal on."""
-        for index, (start, stop) in enumerate(self._spans):
-            block = self._kept[index] if index < len(self._kept) else self._make(start, stop)
-            for a in range(start, stop, BLOCK_ROWS):
-                b = min(a + BLOCK_ROWS, stop)
-                yield a, b, block[a - start : b - start, a - start :]

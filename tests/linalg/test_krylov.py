@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to the same spectrum: dense or Krylov, kept or recomputed, Gram matrix or explicit features."""
+"""The ways to the same spectrum: dense or Krylov, Gram matrix or explicit features."""
 
 import pytest
 import torch
@@ -9,7 +9,6 @@ from torch.testing import assert_close
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.functional import prompt_split
 from genmonitor.functional.promptsplit import joint_spectrum
-from genmonitor.linalg import chunking
 from genmonitor.linalg.krylov import Space, outermost
 
 
@@ -37,25 +36,6 @@ def test_krylov_in_float32(never_dense, dense):
     found = prompt_split(*(side.float() for side in digit_sides()), **KERNELS)
     assert_close(found.eigenvalues, dense.eigenvalues, rtol=0, atol=1e-7)
     assert found.residuals.max() < 1e-6
-
-
-def test_blocks_that_do_not_fit_are_computed_anew_in_every_step(monkeypatch, never_dense):
-    sides = digit_sides()
-    kept = prompt_split(*sides, **KERNELS)
-    made = []
-    initialized = chunking.SymmetricBlocks.__init__
-
-    def counting(self, size, like, make):
-        initialized(self, size, like, lambda a, b: made.append(b - a) or make(a, b))
-
-    monkeypatch.setattr(chunking.SymmetricBlocks, "__init__", counting)
-    monkeypatch.setattr(chunking, "HELD", 10**6)
-    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 10**6)
-    anew = prompt_split(*sides, **KERNELS)
-    assert max(made) < 1000  # blocks of rows, not all at once
-    assert sum(made) > 5 * 1000  # every row several times
-    assert_close(anew.eigenvalues, kept.eigenvalues, rtol=0, atol=1e-12)
-    assert_close(anew.scores, kept.scores, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", [GaussianKernel(0.05), CosineKernel()])

@@ -13,7 +13,7 @@ from genmonitor.functional.permutation import NUM_PERMUTATIONS, familywise_p_val
 from genmonitor.functional.promptsplit.joint_spectrum import joint_rows
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.product import PairKernel, check_pair_kernels
-from genmonitor.linalg.chunking import float64_sum, row_blocks
+from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
 
 TESTED = 10_000
@@ -123,8 +123,8 @@ def _mean_square(kernel: PairKernel, a: Tensor, b: Tensor) -> Tensor:
     def block_sum(rows: Tensor, columns: Tensor) -> Tensor:
         with full_precision():
             squares = kernel.gram(rows, columns).square()
-        total = float64_sum(squares)
-        return 2 * total - float64_sum(squares[:, : len(rows)]) if same else total
+        total = squares.sum(dtype=torch.float64)
+        return 2 * total - squares[:, : len(rows)].sum(dtype=torch.float64) if same else total
 
     total = a.new_zeros((), dtype=torch.float64)
     for start, stop in row_blocks(len(a), 8 * a.element_size(), columns=None if same else len(b)):

@@ -17,7 +17,7 @@ from genmonitor._validation import check_min_samples, check_pairs
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel
-from genmonitor.linalg.chunking import SymmetricBlocks, row_blocks
+from genmonitor.linalg.chunking import mirrored, row_blocks
 from genmonitor.linalg.krylov import Operator, Space, cholesky_root
 from genmonitor.linalg.spectrum import rounding_of, unnormalized_entropy
 
@@ -121,17 +121,19 @@ def by_gram(rows: Tensor, n: int, eta: float, kernel: PairKernel, count: int) ->
     signed, unsigned = (summed(side, index, len(distinct)) for side in (weights, weights.abs()))
     whole = takes_whole(len(distinct), count)
     entries = distinct.double() if whole else distinct
-    matrix = SymmetricBlocks(len(entries), entries, lambda a, b: kernel.gram(entries[a:b], entries[a:]))
+    spans = row_blocks(len(entries), 4 * entries.element_size())
+    blocks = ((a, b, kernel.gram(entries[a:b], entries[a:])) for a, b in spans)
+    matrix = mirrored(len(entries), blocks, entries)
 
     def outer(v: Tensor) -> Tensor:
         return signed * v
 
     if whole:
-        space = Space.whole(matrix.whole(), outer)
+        space = Space.whole(matrix, outer)
         total = total_of(space.values)
     else:
         start, rounding = random_signs(len(distinct), count, distinct), rounding_of(distinct)
-        space = Space.ends(matrix.product, outer, rounding, start, count, MAX_BLOCKS)
+        space = Space.ends(lambda v: (matrix @ v.to(matrix)).double(), outer, rounding, start, count, MAX_BLOCKS)
         total = gram_total(rows, n, eta, kernel)
 
     def scores(coefficients: Tensor) -> Tensor:
