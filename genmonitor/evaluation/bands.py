@@ -14,11 +14,9 @@ from genmonitor.findings.finding import SELDOM, Area, Finding
 from genmonitor.findings.values import declared
 from genmonitor.functional.hypothesis_tests.band_energy_test import DIRECTIONS, BandEnergy, band_energy_test
 
-COMPARED = 1200
-OCTAVES = tuple(2**i for i in range(1, 11))
 BANDS = tuple(
     replace(spec, key=f"{key}_{px}", label=f"{spec.label} {px} px")
-    for px in OCTAVES
+    for px in (2**i for i in range(1, 11))
     for key, spec in declared("bands").items()
 )
 """Declarations of the values; images of 32 pixels have bands from 2, 4, 8 and 16 pixels."""
@@ -29,7 +27,7 @@ def bands_of(fake: Tensor, real: Tensor, seed: int) -> BandEnergy | None:
     # smaller images have no bands
     if min(real.shape[2:]) < 4:
         return None
-    return band_energy_test(*(x[:: -(-len(x) // COMPARED)] for x in (fake, real)), seed=seed)
+    return band_energy_test(*(x[:: -(-len(x) // 1200)] for x in (fake, real)), seed=seed)
 
 
 def band_values(found: BandEnergy) -> dict[str, float]:

@@ -28,7 +28,6 @@ from genmonitor.functional.permutation import LEVEL
 from genmonitor.partition import PixelPartition
 
 MOSTLY_ALL = ("whole image", "most of the image")
-ANYWHERE = "anywhere"
 NamedMask = tuple[str, Tensor, str | None]
 """Name, mask [H, W] and region of an area."""
 
@@ -79,7 +78,7 @@ def diagnose_areas(
         findings.append(_finding(name, region, found))
     findings.sort(key=lambda x: -areas[x.area.name].of_image)
     findings = _each_once(findings, areas, images)
-    if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
+    if any(bool(mask.all()) and name != "anywhere" for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
         # share of images with a near twin from which this is the first finding, unless another explains more
@@ -155,7 +154,7 @@ def find_areas(
         sites = partition.pixel_labels().cpu()
         return None, [(name, sites == label, name) for name, label in partition.regions().items()]
     if not aligned:
-        return None, [(ANYWHERE, torch.ones(size, dtype=torch.bool), None)]
+        return None, [("anywhere", torch.ones(size, dtype=torch.bool), None)]
     drawn = discrepancy_map(fake, real, seed=seed)
     masks = [x for x in significant_areas(drawn) if describe_place(x) not in MOSTLY_ALL]
     masks = [*masks, torch.ones(size, dtype=torch.bool)]

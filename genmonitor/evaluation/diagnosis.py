@@ -31,8 +31,6 @@ from genmonitor.partition import PixelPartition
 EXAMPLES = 6
 PATCH, STEP = 16, 8
 """Side of the patches of unaligned images in pixels, and the step between their places."""
-EXTREMES = 8
-"""Number of real images named as too rare, and as too frequent."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -351,5 +349,6 @@ def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple
     for found in areas.values():
         if found.weights is not None and found.explained and found.explained.faults[0].model.name == Modes.name:
             order = images.chosen_real[found.weights.argsort().cpu()].tolist()
-            return tuple(order[:EXTREMES]), tuple(order[: -EXTREMES - 1 : -1])
+            # number of real images named as too rare, and as too frequent
+            return tuple(order[:8]), tuple(order[: -8 - 1 : -1])
     return (), ()

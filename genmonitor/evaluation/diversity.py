@@ -46,8 +46,6 @@ GROUPS, MAX_REPEATED = 20, 1024
 MAX_PAIRS = 2000
 """Largest number of samples; with more, the spectrum of their [n, n] kernel of pairs would take many seconds."""
 NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
-MODES, ENDS = 5, 5
-"""Numbers of modes to draw, and of samples at either end of each."""
 
 
 class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
@@ -173,9 +171,10 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
                 given = conditional_vendi_of(pairs, computed["vendi"], vendi_from_covariance(computed["prompts"]))
                 values |= {name: float(value) for name, value in given.items()}
         with comm.all_ranks_or_none():
-            modes = self.metric.modes(min(MODES, len(computed["outputs"])))
+            modes = self.metric.modes(min(5, len(computed["outputs"])))
             scores = self.metric.mode_scores(self._outputs, self._prompts_of(self._samples.indices), modes)
-        ends = mode_ends(scores, self._samples, ENDS, comm)
+        # numbers of modes to draw, and of samples at either end of each
+        ends = mode_ends(scores, self._samples, 5, comm)
         own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
         shares = (modes.eigenvalues / own).tolist()
         return DiversityEvaluation(values, shares, ends, spread, followed, notes=self._range.items)

@@ -22,8 +22,6 @@ from genmonitor.functional.hypothesis_tests.odd_samples_test import (
 )
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 
-COMPARED = 500
-"""Largest number of real images to compare with, since their distances are most of the work."""
 FAR = 2.0
 """Multiple of the score of the strangest held-out image from which a sample is strange; by chance in at most 1 of 100
 (benchmarks/classes_and_copies.md).
@@ -170,4 +168,5 @@ def of_copies(
 
 def _some(images: Tensor) -> Tensor:
     """Return at most a number of images, evenly spread since folders are often sorted by class."""
-    return images[:: max(1, -(-len(images) // COMPARED))]
+    # largest number of real images to compare with, since their distances are most of the work
+    return images[:: max(1, -(-len(images) // 500))]

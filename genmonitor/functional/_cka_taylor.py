@@ -17,8 +17,6 @@ from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.feature_maps import taylor_features, taylor_size
 
 MAX_DEGREE = 12
-LOOSE = 1e-4
-"""Tolerance from which products in float32 are precise enough; their relative error is below 5e-6."""
 
 
 def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
@@ -45,7 +43,8 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
     count = needed_levels(spectrum, tolerance / 4)
     if count > most:
         return None
-    levels = values.new_empty(count, len(values), n, dtype=torch.float32 if tolerance >= LOOSE else torch.float64)
+    # tolerance from which products in float32 are precise enough; their relative error is below 5e-6
+    levels = values.new_empty(count, len(values), n, dtype=torch.float32 if tolerance >= 1e-4 else torch.float64)
     for sites in _groups(shifted, degree):
         features = _centered_features(shifted[sites], gamma, degree)
         levels[:, sites] = (axes[sites, :, :count].transpose(1, 2) @ features).transpose(0, 1).to(levels)

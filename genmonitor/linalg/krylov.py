@@ -16,10 +16,6 @@ from torch import Tensor
 Operator = Callable[[Tensor], Tensor]
 
 
-ROUNDED = 0.5
-"""Squared norm, which should be 1, below which a direction of the basis is rounding."""
-
-
 class Space:
     """A basis V, orthonormal in the inner product up to rounding, with the eigenpairs of the operator within it.
 
@@ -39,7 +35,8 @@ class Space:
     def __init__(self, inner: Operator, outer: Operator, vectors: Tensor, images: Tensor) -> None:
         self._inner, self._outer, self.vectors, self.images = inner, outer, vectors, images
         squares, axes = torch.linalg.eigh(_symmetric(vectors.T @ images))
-        root = axes[:, squares > ROUNDED] / squares[squares > ROUNDED].sqrt()
+        # squared norm, which should be 1, below which a direction of the basis is rounding
+        root = axes[:, squares > 0.5] / squares[squares > 0.5].sqrt()
         within = images @ root
         self.values, turn = torch.linalg.eigh(_symmetric(within.T @ outer(within)))
         self.coefficients = root @ turn

@@ -22,8 +22,6 @@ from genmonitor.metrics.scendi import ScendiScore
 
 ROUNDING = 1e-6
 """Absolute value below which eigenvalues count as zero."""
-SHOWN = 5
-"""Samples of each side that show a mode."""
 LARGEST_SIDE = 128
 """Largest side of the pictures of samples, in pixels."""
 
@@ -166,7 +164,8 @@ def disagreement(
 
 def _mode(modes: PromptSplitModes, i: int, owner: Tensor, names: Sequence[Any]) -> Mode:
     """Return a mode of a split, with prompts ordered by the scores of the side that has it."""
-    highest = [scores[:, i].topk(min(SHOWN, len(scores))).indices for scores in (modes.scores, modes.reference_scores)]
+    # samples of each side that show a mode
+    highest = [scores[:, i].topk(min(5, len(scores))).indices for scores in (modes.scores, modes.reference_scores)]
     ranked = rank_prompts(owner[:, i], names)
     return Mode(float(modes.eigenvalues[i]), ranked, *(rows.tolist() for rows in highest))
 

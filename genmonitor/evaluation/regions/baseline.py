@@ -12,9 +12,6 @@ from torch import Tensor
 from genmonitor._formatting import Band
 from genmonitor.images.split import DRAWS
 
-TAIL = 0.05
-"""Nominal probability that real images lie below their band, of one value or of all regions together."""
-
 
 def measure_baseline(
     measure: Callable[[Tensor], Iterable[dict[str, float]]],
@@ -84,7 +81,8 @@ def simultaneous_bands(
     out = {}
     for name, found in values.items():
         draws = torch.tensor(found, dtype=torch.float64)
-        tail = TAIL / len(together) if name in together else TAIL
+        # nominal probability that real images lie below their band, of one value or of all regions together
+        tail = 0.05 / len(together) if name in together else 0.05
         reach = widen * float(student.ppf(1 - tail, len(draws) - 1)) * (1 + 1 / len(draws)) ** 0.5
         skewed = name in similarities and bool((draws < 1).all())  # pixels that never vary have 1, or nearly so
         draws = torch.log1p(-draws) if skewed else draws

@@ -23,12 +23,6 @@ from genmonitor.partition import PixelPartition, by_size
 
 MAX_SITES = 1024
 """Largest number of sites to compare halves on; with more, a grid of every second, third, … in each direction."""
-CANDIDATES: tuple[Linkage, ...] = ("average", "smoothed")
-"""Linkages to choose from. Ward's is left out: it is seldom the most stable, and halves then often disagree."""
-TIE = 0.03
-"""Difference of stabilities that count as equal. The finer partition is then used, since two clusters are easily
-stable.
-"""
 Option = tuple[Linkage, int]
 """Linkage and number of clusters."""
 STABLE = 0.7
@@ -91,7 +85,8 @@ def find_clusters(
         return pixel_cka(some, kernel=kernel, tolerance=CLUSTER_TOLERANCE, **how).cpu()
 
     (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
-    linkages = (linkage,) if linkage else CANDIDATES
+    # Ward's is left out: it is seldom the most stable, and halves then often disagree
+    linkages = (linkage,) if linkage else ("average", "smoothed")
     counts = automatic_counts(int((cka.diagonal() != 0).sum())) if n_clusters is None else [n_clusters]
     found = {(x, c): cut for x in linkages for c, cut in cuts(cka, shape, counts, patch_size, x).items()}
     some, grid = on_a_grid(sites, of_cells)
@@ -147,7 +142,8 @@ def choose(stability: dict[Option, float], lopsided: dict[Option, bool]) -> Opti
     mine = {count: stability[one, count] for one, count in allowed if one == linkage}
     count = max(mine, key=mine.__getitem__)
     # not any finer one: far beyond the actual structure, the stability of many small clusters rises again
-    while mine.get(count + 1, -math.inf) >= best[linkage] - TIE:
+    # of nearly equal stabilities that of the finer partition, since two clusters are easily stable
+    while mine.get(count + 1, -math.inf) >= best[linkage] - 0.03:
         count += 1
     return linkage, count
 

@@ -22,8 +22,6 @@ from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence
 
 CHANGED = 1.25
 """Factor of an error ratio since the last diagnosis from which a new diagnosis is due."""
-SAME = 0.3
-"""Smallest overlap of the areas of two findings about the same place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +173,8 @@ def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float |
 def _same(finding: Finding, other: Finding) -> bool:
     """Return True if two findings have the same kind and place, or are the same without a place."""
     kinds = [x.kinds[0].name if x.kinds else x.measure for x in (finding, other)]
-    return kinds[0] == kinds[1] and _overlap(finding.area.mask, other.area.mask) >= SAME
+    # smallest overlap of the areas of two findings about the same place
+    return kinds[0] == kinds[1] and _overlap(finding.area.mask, other.area.mask) >= 0.3
 
 
 def _overlap(mask: Tensor | None, other: Tensor | None) -> float:

@@ -37,8 +37,6 @@ from genmonitor.plotting.style import Drawing, thumbnails, to_array
 
 SHOWN = 40
 """Images shown one by one: rows of 4, 5, 8 and 10 are full."""
-LISTED = 64
-"""Number of samples in the table of their readings."""
 TABLE_NOTES = {
     "error ratio": "5 × = five times as far from real images as others of these are; p says whether it is more than "
     "chance",
@@ -98,7 +96,8 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
     def samples_table(self, evaluation: RegionEvaluation, samples: Samples) -> Table | None:
         """Return the first samples, with their prompts and readings; None without a diagnosis."""
-        images, indices = samples.images[:LISTED], samples.indices[:LISTED].tolist()
+        # number of samples in the table of their readings
+        images, indices = samples.images[:64], samples.indices[:64].tolist()
         if evaluation.diagnosed.diagnosis is None or not len(images):
             return None
         low, high = self.fitted.regions.value_range

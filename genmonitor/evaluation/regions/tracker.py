@@ -22,9 +22,6 @@ from genmonitor.functional.hypothesis_tests.relative_similarity import (
     relative_similarity_from_influences,
 )
 
-LEVEL = 0.001
-"""Level of a visible change, for all readings together, the lowest possible with 999 permutations."""
-
 
 class Look(NamedTuple):
     """Readings of an evaluation compared with those of the best one before.
@@ -113,7 +110,8 @@ class RegionTracker(Tracker):
         if best is None or best.shape[1] != now.shape[1] or not ratio > ALERT_RATIO * max(self.best[IMAGE], 1.0):
             return Look(now, None)
         middle = dict(zip((x.name for x in readings), target.median(0).values.tolist(), strict=True))
-        changed = differing(readings, now, best, LEVEL, seed)
+        # level of a visible change, for all readings together, the lowest possible with 999 permutations
+        changed = differing(readings, now, best, 0.001, seed)
         # a change in fewer images comes and goes while a generator learns
         worse = [x for x in changed if x.share >= 0.3 and _is_worse(x, middle[x.reading.name])]
         if not worse:

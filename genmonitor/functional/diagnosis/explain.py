@@ -29,12 +29,10 @@ something is.
 """
 SURE = LEVEL / 5
 """Largest p-value at which half of the distance suffices for a name, without a relative similarity test."""
-NEAR, RIVAL = 0.1, 0.05
-"""Parts of the distance by which a kind may explain less than another to be compared by readings, and to be named with
-it.
+NEAR = 0.1
+"""Part of the distance by which a kind may explain less than another to be compared by readings; half of it to be named
+with it.
 """
-COMPARED = 4
-"""Largest number of kinds to compare by readings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +105,7 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
     allowed = [x for x in tried if x.leaves <= before]
     near = [x for x in allowed or tried if x.share >= max(y.share for y in allowed or tried) - NEAR]
     best = min(near, key=lambda x: (x.leaves, _simplicity(fitted, x, near), -x.share))
-    rivals = [x for x in near if x is not best and x.leaves <= best.leaves and abs(x.share - best.share) <= RIVAL]
+    rivals = [x for x in near if x is not best and x.leaves <= best.leaves and abs(x.share - best.share) <= NEAR / 2]
     vetoed = not allowed
     left_to_see = best.leaves or best.share < 1 - ADDS
     for faults in more(fitted, models, [x for _, x in singles]) if left_to_see else ():
@@ -131,7 +129,7 @@ def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
     for left, faults in singles:
         if left <= limit:
             by_name.setdefault((faults[0].model.name, faults[0].strength > 0), faults)
-    return [*by_name.values()][:COMPARED]
+    return [*by_name.values()][:4]
 
 
 def _simplicity(side: Side, candidate: Explained, among: Sequence[Explained]) -> int:

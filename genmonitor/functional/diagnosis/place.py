@@ -21,12 +21,6 @@ from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
 SEARCHED = 112
 """Number of images a side for the search of the place."""
-LEAST_SHARE, ENOUGH = 0.2, 0.6
-"""Share that a fault must explain to define the place, and share from which no other area is tried."""
-LIKELY = 8
-"""Number of faults to try again once the place is refined, if one of them explains enough."""
-BORDERS = (1, 2, 3, 4)
-"""Widths of borders in pixels."""
 
 
 def located(
@@ -59,11 +53,12 @@ def located(
         side = side_to_fit(images, area, views).first(SEARCHED)
         singles = ranked(side, usable(everywhere, side, fake, [], skip_failing))
         share = 1 - singles[0][0] / max(side.left(()), CHANCE) if singles else 0.0
-        if share >= LEAST_SHARE:
+        if share >= 0.2:  # a fault that explains less does not define the place
             found.append((singles[0][1], [mask, *_by_pixel(images, mask, significant, singles[0][1])]))
-        if share >= ENOUGH:
-            unlikely = {faults[0].model.name for _, faults in singles[LIKELY:]}
-            unlikely -= {faults[0].model.name for _, faults in singles[:LIKELY]}
+        if share >= 0.6:  # no other area is tried
+            # the first eight are tried again once the place is refined
+            unlikely = {faults[0].model.name for _, faults in singles[8:]}
+            unlikely -= {faults[0].model.name for _, faults in singles[:8]}
             # if the area is a part of the fault's edge, other kinds come closer than those that move the mean
             likely = [x for x in models if x.name not in unlikely or getattr(x, "moves_mean", False)]
             break
@@ -147,9 +142,10 @@ def _plain(area: Tensor) -> list[Tensor]:
     rectangle = box(area)
     if not bool(rectangle.all()):
         return [rectangle]
-    borders = [rectangle.clone() for _ in BORDERS]
-    for width, border in zip(BORDERS, borders, strict=True):
-        border[width:-width, width:-width] = False
+    borders = []
+    for width in (1, 2, 3, 4):
+        borders.append(rectangle.clone())
+        borders[-1][width:-width, width:-width] = False
     return borders
 
 

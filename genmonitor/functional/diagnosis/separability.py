@@ -18,9 +18,6 @@ from genmonitor.functional.diagnosis.readings import Reading, read, usable_readi
 from genmonitor.linalg.chunking import in_cache
 from genmonitor.linalg.whitening import Whitening
 
-FILTERS, SIDE = 64, 5
-"""Random filters of whitened pixels, and their side."""
-
 
 class Weighted(NamedTuple):
     """Half of the images: generated and real ones [N, C, H, W], and the weights of the real ones [N]."""
@@ -40,8 +37,8 @@ class _Features(NamedTuple):
 
     @classmethod
     def of(cls, real: Tensor, readings: Sequence[Reading], seed: int) -> _Features:
-        side = min(SIDE, *real.shape[2:])
-        filters = torch.randn(FILTERS, real.shape[1], side, side, generator=torch.Generator().manual_seed(seed))
+        side = min(5, *real.shape[2:])
+        filters = torch.randn(64, real.shape[1], side, side, generator=torch.Generator().manual_seed(seed))
         return cls(Whitening.of(real), filters.to(real), real.mean((0, 2, 3), keepdim=True), readings)
 
     def __call__(self, images: Tensor) -> Tensor:

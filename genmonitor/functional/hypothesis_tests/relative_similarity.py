@@ -13,9 +13,6 @@ from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence, R
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
-RESOLUTION = 1e-7
-"""Effect of float32 rounding on a mean of the kernel, the smallest possible standard error."""
-
 Alternative = Literal["closer", "farther", "different"]
 
 
@@ -121,7 +118,8 @@ def relative_similarity_from_influences(
     check_comparable(fake, other)
     alive = fake.gamma > 0
     difference = torch.where(alive, other.mmd - fake.mmd, 0)
-    error = (_variance(fake, other, paired) + RESOLUTION**2).sqrt().where(alive, 0)
+    # effect of float32 rounding on a mean of the kernel, the smallest possible standard error
+    error = (_variance(fake, other, paired) + 1e-7**2).sqrt().where(alive, 0)
     z = difference / error.where(alive, 1)
     tail = {"closer": -z, "farther": z, "different": -z.abs()}[alternative]
     p = torch.special.ndtr(tail) * (2 if alternative == "different" else 1)

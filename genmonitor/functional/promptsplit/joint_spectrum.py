@@ -21,8 +21,6 @@ from genmonitor.linalg.chunking import mirrored, row_blocks
 from genmonitor.linalg.krylov import Operator, Space, cholesky_root
 from genmonitor.linalg.spectrum import rounding_of, unnormalized_entropy
 
-Gram = Callable[[Tensor, Tensor], Tensor]
-
 DENSE_LIMIT = 1024
 """Size up to which all eigenpairs of a matrix are computed; beyond it a Krylov space of the outermost is cheaper. Up to
 four times this size if the space would be nearly whole.
@@ -31,8 +29,6 @@ four times this size if the space would be nearly whole.
 TOTAL_SAMPLES = 2048
 """Largest number of samples of both sides together for the total, chosen at random, since its cost is cubic."""
 
-COLUMNS = 24
-"""Smallest number of columns of a block of a Krylov space; more columns mean polynomials of lower degree."""
 
 MAX_BLOCKS = 32
 """Largest number of blocks of a Krylov space."""
@@ -247,7 +243,8 @@ def side_weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
 def random_signs(size: int, count: int, like: Tensor) -> Tensor:
     """Draw the signs that a Krylov space starts with, always the same, one column more for each requested eigenpair."""
     generator = torch.Generator().manual_seed(0)
-    columns = max(COLUMNS, count + COLUMNS // 3)
+    # more columns of a block mean polynomials of lower degree
+    columns = max(24, count + 8)
     return 2 * torch.randint(2, (size, columns), generator=generator).to(like.device, torch.float64) - 1
 
 

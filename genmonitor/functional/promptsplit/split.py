@@ -30,8 +30,8 @@ class PromptSplitModes:
 
     For up to 1024 samples of both sides together, with equal ones counted once, all eigenpairs are computed. The limit
     is 4096 if a sixteenth of them or more are requested as modes. Beyond it the eigenpairs are those of a block Krylov
-    space, each with its residual. The Gram matrix is then computed in the precision of the samples. The part of its
-    upper triangle that does not fit in 4 GiB is recomputed in every step; they hold 46,000 samples in float32.
+    space, each with its residual. The Gram matrix is then computed in the precision of the samples. It must fit in
+    memory: in float32, 46,000 samples of both sides together take 8 GiB.
 
     `total` needs all eigenvalues, whose cost grows with the cube of the number of samples. For more than 2048 samples
     of both sides together, it is the total of 2048 chosen at random, always the same ones. With random features it is

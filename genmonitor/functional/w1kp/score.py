@@ -26,10 +26,6 @@ from genmonitor.functional.w1kp.subsets import (
     reusability,
 )
 
-LEVELS = ("none", "low", "medium", "high")
-CUTOFFS = (0.2, 0.4, HIGH)
-"""Lower limits of the levels of similarity after the first, fitted to human judgments of DreamSim's distances."""
-
 
 @dataclass(frozen=True)
 class PromptVariability:
@@ -182,7 +178,8 @@ def similarity_level(value: float) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"Expected `value` to be a number, such as float(scores['w1kp']), but got {value!r}.")
-    return LEVELS[bisect_right(CUTOFFS, value)]
+    # lower limits of the levels of similarity after the first, fitted to human judgments of DreamSim's distances
+    return ("none", "low", "medium", "high")[bisect_right((0.2, 0.4, HIGH), value)]
 
 
 def check_names(index: Tensor, count: int) -> None:

@@ -15,10 +15,8 @@ _METZ = "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arX
 _BAU = "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
 _CARLINI = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
 
-SAME_COLOR, MOVED = 0.05, 0.9
-"""Part of the range within which values count as one color. Then the part of the generated images with a plain color
-from which it is a changed color rather than missing content.
-"""
+SAME_COLOR = 0.05
+"""Part of the range within which values count as one color."""
 
 
 class LessVaried(Kind):
@@ -58,7 +56,8 @@ class Blank(Kind):
         near = [(torch.cdist(fake_colors, x) < SAME_COLOR).sum(1) for x in (fake_colors, real_colors)]
         share, usual = near[0] / len(fake), near[1] / len(real)
         most = (share - usual).argmax()
-        if float(share[most]) > MOVED and 2 * len(real_colors) > len(real):
+        # a plain color in nearly all generated images, and in most real ones, is a changed color, not missing content
+        if float(share[most]) > 0.9 and 2 * len(real_colors) > len(real):
             return None
         return Blank(fake_colors[most].view(-1, 1, 1))
 
