@@ -142,16 +142,29 @@ class GroupKernels:
             y: Samples [M, ...] of the same dtype; None for x itself.
             sizes: Numbers of samples in a block of rows and of columns; None for all.
         """
-        rows = sizes[0] or len(x)
-        if y is None:
-            return self._sums(x, x, len(x), rows, [(len(x), rows)], same=True)[0]
-        return self._sums(x, y, len(x), rows, [(len(y), sizes[1] or len(y))], same=False)[0]
-
-    def both(self, x: Tensor, y: Tensor, sizes: tuple[int, int]) -> tuple[PairSums, PairSums]:
-        """Return the sums over pairs of x, and those over pairs of x and y, from one pass; see `sums`."""
-        every, parts = torch.cat([x, y]), [(len(x), sizes[0]), (len(y), sizes[1])]
-        within, across = self._sums(every, every, len(x), sizes[0], parts, same=True)
-        return within, across
+        same, y = y is None, x if y is None else y
+        n, m, rows = len(x), len(y), sizes[0] or len(x)
+        size = rows if same else sizes[1] or m
+        zeros = torch.zeros((), dtype=torch.float64, device=x.device)
+        groups, kernels = len(self.names), len(self.multipliers) + (self.gamma is not None)
+        blocks = zeros.repeat(groups, kernels, -(-n // rows), -(-m // size))
+        out = PairSums(blocks, zeros.repeat(groups, n), zeros.repeat(groups, m), zeros.repeat(groups))
+        with full_precision():
+            for strip in self._strips(x, y, row_spans(n, m, rows, same, x.device.type), same):
+                partial, mixed, constant = self._summed(strip, min(rows, strip.stop - strip.start))
+                if mixed is not None:
+                    self._add(out, strip, partial, mixed, constant, same)
+                if same:
+                    partial[..., : strip.stop - strip.start] /= 2
+                padding = (strip.start if same else 0, blocks.shape[-1] * size - m)
+                summed = F.pad(partial, padding).unflatten(-1, (-1, size)).sum(-1)
+                block = strip.start // rows
+                blocks[strip.group, :, block : block + partial.shape[1]] += summed
+        if same:
+            out = out._replace(blocks=blocks + blocks.mT, columns=out.rows)
+        if self.gamma is None:
+            return out
+        return out._replace(blocks=out.blocks[:, :-1], own=out.blocks[:, -1].sum((-2, -1)))
 
     def of_sets(self, x: Tensor, sets: Sequence[Tensor]) -> Tensor:
         """Sum the mixture minus one over the pairs of two sets of samples, for each two of S sets, in one pass.
@@ -177,46 +190,6 @@ class GroupKernels:
                 out[strip.group] += sums[:, :rows] @ every[:, :rows].T + beyond + beyond.T
         return out
 
-    def _sums(self, x: Tensor, y: Tensor, n: int, rows: int, parts: Spans, same: bool) -> list[PairSums]:
-        """Sum over the pairs of the first n samples of x and the samples of each part of y.
-
-        Args:
-            x: Samples.
-            y: Samples; x itself with `same`.
-            n: Number of samples of x.
-            rows: Number of samples in a block of these.
-            parts: Number of samples of each part of the columns, and of each block.
-            same: True if the first part is the n samples themselves.
-        """
-        zeros = torch.zeros((), dtype=torch.float64, device=x.device)
-        groups, kernels = len(self.names), len(self.multipliers) + (self.gamma is not None)
-        out = []
-        for count, size in parts:
-            blocks = zeros.repeat(groups, kernels, -(-n // rows), -(-count // size))
-            out.append(PairSums(blocks, zeros.repeat(groups, n), zeros.repeat(groups, count), zeros.repeat(groups)))
-        with full_precision():
-            for strip in self._strips(x, y, row_spans(n, len(y), rows, same, x.device.type), same):
-                partial, mixed, constant = self._summed(strip, min(rows, strip.stop - strip.start))
-                column = 0
-                for index, (count, size) in enumerate(parts):
-                    symmetric = same and not index
-                    first = strip.start if symmetric else 0
-                    some = slice(column, column + count - first)
-                    column = some.stop
-                    if mixed is not None:
-                        self._add(out[index], strip, first, partial[..., some], mixed[:, some], constant, symmetric)
-                    if symmetric:
-                        partial[..., : strip.stop - strip.start] /= 2
-                    padding = (first, out[index].blocks.shape[-1] * size - count)
-                    summed = F.pad(partial[..., some], padding).unflatten(-1, (-1, size)).sum(-1)
-                    block = strip.start // rows
-                    out[index].blocks[strip.group, :, block : block + partial.shape[1]] += summed
-        if same:
-            out[0] = out[0]._replace(blocks=out[0].blocks + out[0].blocks.mT, columns=out[0].rows)
-        if self.gamma is None:
-            return out
-        return [x._replace(blocks=x.blocks[:, :-1], own=x.blocks[:, -1].sum((-2, -1))) for x in out]
-
     def _summed(self, strip: Strip, rows: int) -> tuple[Tensor, Tensor | None, float]:
         """Return sums over `rows` rows of each kernel minus one [K, strips, columns], and the mixture of a strip.
 
@@ -233,22 +206,17 @@ class GroupKernels:
                 total += weight * constant
         return torch.stack(partial), mixed, total
 
-    def _add(
-        self, out: PairSums, strip: Strip, first: int, partial: Tensor, mixed: Tensor, constant: float, same: bool
-    ) -> None:
-        """Add some columns of a strip of the mixture, from the column `first` of a part on.
-
-        A symmetric strip counts in both orders; pairs of its own rows occur twice in it.
-        """
+    def _add(self, out: PairSums, strip: Strip, partial: Tensor, mixed: Tensor, constant: float, same: bool) -> None:
+        """Add a strip of the mixture; a symmetric one counts in both orders, and holds pairs of its own rows twice."""
         assert self.mixture is not None  # or there were nothing to add
         group, own = strip.group, strip.stop - strip.start if same else 0
+        first = strip.stop if same else 0
         weights = self.mixture[group].to(partial)
         out.rows[group, strip.start : strip.stop] += mixed.sum(1).double() - constant * mixed.shape[1]
         by_column = weights @ partial[: len(weights)].sum(1)
-        (out.rows if same else out.columns)[group, first + own :] += by_column[own:]
-        out.squares[group] += sum_of_squares(mixed[:, :own], constant) + (1 + same) * sum_of_squares(
-            mixed[:, own:], constant
-        )
+        (out.rows if same else out.columns)[group, first:] += by_column[own:]
+        within, beyond = (sum_of_squares(part, constant) for part in (mixed[:, :own], mixed[:, own:]))
+        out.squares[group] += within + (1 + same) * beyond
 
     def _strips(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[Strip]:
         """Yield strips of rows; if `y` is `x`, their columns begin with the first of these rows.

@@ -161,7 +161,8 @@ class RealRegions:
         statistics, influences, means = [], {}, None
         squared = torch.zeros_like(self._counts["structure"])
         for view, kernels in self.views.items():
-            sums = (*kernels.both(x, y, (size, size)), self._in_blocks[size][view])
+            of_fake = kernels.sums(x, sizes=(size, size))
+            sums = of_fake, kernels.sums(x, y, (size, size)), self._in_blocks[size][view]
             squared += self._counts[view] * _biased(*sums)
             if kernels.gamma is not None:
                 means = KernelMeans.of_sums(*sums)

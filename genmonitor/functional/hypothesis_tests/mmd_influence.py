@@ -118,8 +118,8 @@ class RealSide(NamedTuple):
     def influence(self, fake: Tensor) -> MMDInfluence:
         """Compare checked samples of the dtype of the real ones."""
         with torch.no_grad():
-            sizes = (len(fake), len(self.samples))
-            return influence_of(self.kernels, *self.kernels.both(fake, self.samples, sizes), self.sums)
+            within, across = self.kernels.sums(fake), self.kernels.sums(fake, self.samples)
+            return influence_of(self.kernels, within, across, self.sums)
 
 
 def influence_of(kernels: GroupKernels, fake: PairSums, across: PairSums, real: PairSums) -> MMDInfluence:

@@ -115,8 +115,9 @@ def pooled_statistics(
     kernels, sizes = view_kernels((fake, real), partition, gammas), (blocks.size, blocks.size)
     statistics = []
     for view in kernels if len(kernels) == 1 else views:
-        within_fake, across = kernels[view].both(fake, real, sizes)
-        statistics.append(split_statistics(within_fake, across, kernels[view].sums(real, sizes=sizes), blocks))
+        of = kernels[view]
+        sums = of.sums(fake, sizes=sizes), of.sums(fake, real, sizes), of.sums(real, sizes=sizes)
+        statistics.append(split_statistics(*sums, blocks))
     scales = kernels["structure"].scales
     assert scales is not None  # as they are of kernels that were not given
     return torch.stack(statistics).amax(0).masked_fill((scales == 0)[:, None], -math.inf)
