@@ -80,7 +80,7 @@ ROWS = {
     "both namespaces of Lightning": Row(("callbacks/test_base.py", "loggers/test_*.py"), keyword="pytorch_lightning"),
     "wrong uses refused": Row(("**/test_bad_input.py", "**/test__validation.py", "**/test_configuration.py")),
     "averaged weights in every precision": Row(
-        ("callbacks/integration/test_weights.py", "**/test_stochastic_averaging.py"), keyword="averag"
+        ("callbacks/test_weights.py", "**/test_stochastic_averaging.py"), keyword="averag"
     ),
     "containers that a sampler writes into": Row(
         ("**/test_isolation.py", "**/test_training_untouched.py"),

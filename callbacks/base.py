@@ -15,8 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from genmonitor._io import say, warn
 from genmonitor._validation import check_one_of
-from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
-from genmonitor.callbacks.integration.circumstances import (
+from genmonitor.callbacks.circumstances import (
     TrainerCollective,
     callbacks_with_state,
     circumstances,
@@ -26,7 +25,7 @@ from genmonitor.callbacks.integration.circumstances import (
     trainer_progress,
     way_back,
 )
-from genmonitor.callbacks.integration.compat import (
+from genmonitor.callbacks.compat import (
     averaged_model,
     batches_seen,
     ends_here,
@@ -36,17 +35,18 @@ from genmonitor.callbacks.integration.compat import (
     logs_discarded,
     trainer_states,
 )
-from genmonitor.callbacks.integration.data import all_loaders, batch_size, choice_notes, reference_images, validates
-from genmonitor.callbacks.integration.weights import Weights, chosen_weights, note_other_averages
+from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
+from genmonitor.callbacks.data import all_loaders, batch_size, choice_notes, reference_images, validates
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.callbacks.watchers import WatchedValues, savers, saves_by_steps
+from genmonitor.callbacks.weights import Weights, chosen_weights, note_other_averages
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.images import cache, streams
+from genmonitor.images import streams
 from genmonitor.images.model import SampledModel
-from genmonitor.images.sampler import DrawFn, Sampler
+from genmonitor.images.sampler import DrawFn, Sampler, clear_samples
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions
@@ -209,7 +209,7 @@ class GenerativeMonitor(Monitor, Callback):
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Free the memory of an interrupted evaluation."""
-        cache.clear(trainer)
+        clear_samples(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the summary and, after those of all monitors, the path of the report."""
@@ -334,7 +334,7 @@ class GenerativeMonitor(Monitor, Callback):
         """Free the common samples of the monitors and finish their evaluations."""
         together = monitors(trainer)
         if together[-1] is self:
-            cache.clear(trainer)
+            clear_samples(trainer)
             if trainer.is_global_zero:
                 finish_evaluations(monitor.publisher for monitor in together)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
 from genmonitor.callbacks.watchers import SCHEDULER, saves_by_steps, waiting
+from genmonitor.callbacks.weights import check_weights
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.images.model import SampledModel
 from genmonitor.training_state.sharding import SWEEP

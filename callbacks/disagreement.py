@@ -13,7 +13,7 @@ from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.settings import DisagreementSettings, Reference
-from genmonitor.images.by_prompt import PromptKey
+from genmonitor.images.prompts import PromptKey
 from genmonitor.kernels import Kernel
 
 

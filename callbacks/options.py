@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from genmonitor.callbacks.integration.weights import Weights
 from genmonitor.callbacks.schedule import Schedule
+from genmonitor.callbacks.weights import Weights
 from genmonitor.images.sampler import PromptedSampleFn, SampleFn
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 

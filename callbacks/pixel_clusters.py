@@ -14,7 +14,7 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._formatting import Band
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.integration.compat import ends_here
+from genmonitor.callbacks.compat import ends_here
 from genmonitor.callbacks.options import MonitorOptions, split_options
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator

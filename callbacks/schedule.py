@@ -8,7 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 
 from genmonitor._validation import check_at_least
-from genmonitor.callbacks.integration.compat import batches_seen
+from genmonitor.callbacks.compat import batches_seen
 
 
 class Schedule:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
-from genmonitor.callbacks.integration.compat import find_weight_averaging
-from genmonitor.callbacks.integration.data import validates
+from genmonitor.callbacks.compat import find_weight_averaging
+from genmonitor.callbacks.data import validates
 from genmonitor.distributed import Collective
 from genmonitor.images.model import SampledModel
 from genmonitor.images.sampler import Sampler, Samples

@@ -12,9 +12,9 @@ import torch
 
 from genmonitor._io import read_json
 from genmonitor.callbacks.base import GenerativeMonitor
+from genmonitor.callbacks.checkpoints.files import read_checkpoint
 from genmonitor.callbacks.checkpoints.setup import SETUP, make_setup
 from genmonitor.callbacks.checkpoints.sweep import reuse_run, sweep_of
-from genmonitor.callbacks.integration.checkpoints import read_checkpoint
 from genmonitor.report.files import FOLDER
 from genmonitor.report.run import MonitorRun
 

@@ -12,7 +12,6 @@ Example:
 """
 
 from genmonitor.encoders.feature_metrics import FeatureMetrics
-from genmonitor.encoders.text import text_encoder
-from genmonitor.encoders.vision import image_encoder
+from genmonitor.encoders.pretrained import image_encoder, text_encoder
 
 __all__ = ["FeatureMetrics", "image_encoder", "text_encoder"]

@@ -19,9 +19,8 @@ from genmonitor.findings.values import declared
 from genmonitor.findings.words import percent, with_strength
 from genmonitor.functional.hypothesis_tests.two_sample_test_by_class import two_sample_test_by_class
 from genmonitor.functional.permutation import MIN_SAMPLES
-from genmonitor.images.by_prompt import prompts_of
 from genmonitor.images.image_set import ImageSet
-from genmonitor.images.prompts import Prompts
+from genmonitor.images.prompts import Prompts, prompts_of
 
 SAID = 3
 """Classes that a sentence names."""

@@ -26,9 +26,8 @@ from genmonitor.findings.finding import Finding
 from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
 from genmonitor.functional.promptsplit.energy import disagreement_p_values, permuted_sides
-from genmonitor.images.by_prompt import PromptKey, subset_by_prompt
 from genmonitor.images.image_set import ImageSet
-from genmonitor.images.prompts import Prompts
+from genmonitor.images.prompts import PromptKey, Prompts, subset_by_prompt
 from genmonitor.images.sampler import Samples
 
 NO_INDICES = torch.empty(0, dtype=torch.long)

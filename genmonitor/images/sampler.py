@@ -8,19 +8,21 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._validation import check_at_least, check_callable, check_images
 from genmonitor.distributed import Collective
-from genmonitor.images import cache
 from genmonitor.images.lockstep import Lockstep
 from genmonitor.images.model import SampledModel, suggested_call
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.seeding import SeededRows, sample_seed
+from genmonitor.training_state.fingerprints import fingerprint_of
 from genmonitor.training_state.proof import preserve_code
 from genmonitor.training_state.rng import seed_everything
 from genmonitor.training_state.sharding import gather, sharded_parts
@@ -151,9 +153,9 @@ class Sampler:
         indices = list(comm.rank_indices(self.n_samples))
         draw = partial(self.draw, model, progress=progress)
         if model.shared_by is not None:
-            fingerprints = gather(sharded_parts(model.module), cache.weights_fingerprint(model.module))
+            fingerprints = gather(sharded_parts(model.module), weights_fingerprint(model.module))
             request = (*self._request(), *fingerprints)
-            images = cache.draw_once(model.shared_by, request, indices, draw)
+            images = draw_once(model.shared_by, request, indices, draw)
             self._shape = tuple(images.shape[1:])
         else:
             images = draw(indices)
@@ -285,3 +287,37 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():
         torch.mps.empty_cache()
+
+
+# by Trainer and request: images by index
+_drawn: WeakKeyDictionary[Any, dict[Hashable, dict[int, Tensor]]] = WeakKeyDictionary()
+
+
+def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callable[[list[int]], Tensor]) -> Tensor:
+    """Return the samples of these indices, drawing those not yet drawn for the same request.
+
+    Args:
+        trainer: Trainer whose monitors share samples.
+        request: All that a sample depends on, except its index.
+        indices: Indices of the samples.
+        draw: Function from indices to samples [len(indices), C, H, W]. It is called even if none is missing, since
+            other processes may need this one for theirs.
+
+    Returns:
+        Images [len(indices), C, H, W], which own their memory.
+    """
+    kept = _drawn.setdefault(trainer, {}).setdefault(request, {})
+    missing = [i for i in indices if i not in kept]
+    images = draw(missing)
+    kept.update(zip(missing, images, strict=True))
+    return torch.stack([kept[i] for i in indices]) if indices else images
+
+
+def clear_samples(trainer: Any) -> None:
+    """Free a Trainer's samples."""
+    _drawn.pop(trainer, None)
+
+
+def weights_fingerprint(module: nn.Module) -> tuple[tuple[int, ...], ...]:
+    """Return the fingerprints of this process's part of each parameter and buffer."""
+    return tuple(fingerprint_of(x) for x in chain(module.parameters(), module.buffers()))

@@ -36,8 +36,16 @@ from genmonitor.images.image_set import ImageSet
 from genmonitor.images.model import SampledModel
 from genmonitor.images.sampler import DrawFn, Sampler, Samples
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
-from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
-from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, Log, OnError
+from genmonitor.monitoring.options import (
+    MAX_FAILURES,
+    FailurePolicy,
+    Log,
+    OnError,
+    check_apart,
+    check_evaluate_on,
+    evaluation_device,
+    moved,
+)
 from genmonitor.training_state.sharding import sharded_parts
 
 

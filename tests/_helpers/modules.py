@@ -2,6 +2,7 @@
 """Tiny modules, data and Trainers for the tests of the callbacks."""
 
 import functools
+from queue import Queue
 
 import pytest
 import torch
@@ -50,11 +51,19 @@ def loader(images, batch_size=100, **settings):
 
 
 class Kept:
-    """A list on a module that an evaluation does not put back, since functions alone know it, no method."""
+    """A list on a module that an evaluation does not put back, since it is a queue's."""
 
     def __init__(self):
-        items = []
-        self.append, self.all = lambda item: items.append(item), lambda: list(items)
+        self._items = Queue()
+
+    def append(self, item):
+        self._items.put(item)
+
+    def all(self):
+        return list(self._items.queue)
+
+    def __deepcopy__(self, memo):
+        return self
 
     def __iter__(self):
         return iter(self.all())

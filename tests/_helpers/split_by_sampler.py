@@ -15,8 +15,8 @@ from _helpers.modules import Linear, digits, fit, measured, plain, trainer
 from lightning.pytorch.callbacks import Callback
 from torch.utils.data import BatchSampler, DataLoader, SubsetRandomSampler, TensorDataset
 
-from genmonitor.callbacks.integration.circumstances import TrainerCollective
-from genmonitor.callbacks.integration.data import reference_images
+from genmonitor.callbacks.circumstances import TrainerCollective
+from genmonitor.callbacks.data import reference_images
 
 DATA = TensorDataset(digits(0, 801))
 PARTS = torch.randperm(801, generator=torch.Generator().manual_seed(0)).split([500, 301])

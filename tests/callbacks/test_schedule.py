@@ -9,7 +9,7 @@ from _helpers.logged import Remember
 from _helpers.modules import LIGHTNING_SAYS, Light, Linear, digits, epochs, fit, loader, plain
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
-from genmonitor.callbacks.integration.compat import ends_here
+from genmonitor.callbacks.compat import ends_here
 from genmonitor.callbacks.schedule import Schedule
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:(Plain|Light). there is no validation data")]

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from genmonitor.callbacks import DiversityMonitor
 from genmonitor.encoders import text_encoder
 from genmonitor.encoders.frozen import FrozenEncoder
-from genmonitor.encoders.hub import TEXT_MODELS
+from genmonitor.encoders.pretrained import TEXT_MODELS
 
 TEXTS = ["a white cat", "dog"]
 

@@ -6,10 +6,9 @@ from _helpers.evaluations import ScriptedCollective, labeled
 from torch.utils.data import Dataset, TensorDataset
 
 from genmonitor.distributed import SingleProcess
-from genmonitor.images import by_prompt as real_subset
-from genmonitor.images.by_prompt import choose_by_prompt, find_prompts, subset_by_prompt
+from genmonitor.images import prompts as real_subset
 from genmonitor.images.image_set import ImageSet
-from genmonitor.images.prompts import Prompts
+from genmonitor.images.prompts import Prompts, choose_by_prompt, find_prompts, subset_by_prompt
 
 
 def numbered(count, start=0):

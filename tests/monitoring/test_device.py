@@ -12,8 +12,8 @@ from _helpers.no_float64 import DEVICE, Device, OnDevice
 from torch import nn
 
 from genmonitor.evaluation import RegionEvaluator, RegionSettings, Samples
-from genmonitor.images.cache import weights_fingerprint
-from genmonitor.monitoring.device import check_apart, evaluation_device, moved
+from genmonitor.images.sampler import weights_fingerprint
+from genmonitor.monitoring.options import check_apart, evaluation_device, moved
 from genmonitor.training_state.rng import preserve_rng, seed_everything
 
 pytestmark = [

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from genmonitor._validation import check_one_of
-from genmonitor.encoders.hub import check_range, import_transformers, load_local
-from genmonitor.encoders.vision import ImageFeatures
+from genmonitor.encoders.pretrained import ImageFeatures, check_range, import_transformers, load_local
 
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 OPENAI = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}

@@ -20,7 +20,7 @@ import torch
 from dreamsim import DREAMSIM_PARTS
 from torch import Tensor, nn
 
-from genmonitor.encoders.hub import import_transformers, load_local
+from genmonitor.encoders.pretrained import import_transformers, load_local
 
 LORA = "ensemble_lora"
 CLIP_FILES = {"clip": "clip_vitb16_pretrain.pth.tar", "open_clip": "open_clip_vitb16_pretrain.pth.tar"}

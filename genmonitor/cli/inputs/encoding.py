@@ -15,9 +15,7 @@ from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
 from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, pixels
-from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
-from genmonitor.encoders.text import text_encoder
-from genmonitor.encoders.vision import image_encoder
+from genmonitor.encoders.pretrained import IMAGE_MODELS, TEXT_MODELS, image_encoder, text_encoder
 from genmonitor.images.compared_sets import range_doubt
 from genmonitor.images.sampler import Samples
 

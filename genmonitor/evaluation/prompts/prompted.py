@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from genmonitor._io import write_json
 from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
-from genmonitor.encoders.text import text_encoder
+from genmonitor.encoders.pretrained import text_encoder
 from genmonitor.evaluation.evaluator import Evaluator, agreed_signature
 from genmonitor.evaluation.prompts.groups import PromptGroups, PromptTracker
 from genmonitor.evaluation.results import EvaluationT, FitReport

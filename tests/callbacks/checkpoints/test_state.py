@@ -5,8 +5,8 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, fit
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from genmonitor.callbacks.checkpoints.state import SweepState, new_checkpoints
-from genmonitor.callbacks.integration.checkpoints import look_at
+from genmonitor.callbacks.checkpoints.files import look_at
+from genmonitor.callbacks.checkpoints.sweep import SweepState, new_checkpoints
 
 pytestmark = LIGHTNING_SAYS
 

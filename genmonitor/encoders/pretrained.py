@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published image encoders, loaded through transformers: DINOv2, and the image side of CLIP and SigLIP."""
+"""Published encoders, loaded through transformers: DINOv2, and both sides of CLIP and SigLIP."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from genmonitor._validation import check_bool
-from genmonitor.encoders.hub import IMAGE_MODELS, check_range, import_transformers, load_local
+
+IMAGE_MODELS = {
+    "dinov2": "facebook/dinov2-base",
+    "clip": "openai/clip-vit-base-patch32",
+    "siglip": "google/siglip-base-patch16-224",
+    "siglip2": "google/siglip2-base-patch16-224",
+}
+"""Short names that `image_encoder` takes."""
+TEXT_MODELS = {name: IMAGE_MODELS[name] for name in ("clip", "siglip", "siglip2")}
+"""Short names that `text_encoder` takes."""
 
 
 def image_encoder(name: str | Path, value_range: tuple[float, float], *, crop: bool | None = None) -> ImageFeatures:
@@ -134,3 +144,113 @@ class ImageFeatures(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Encode images."""
         return self.projection(self.tower(pixel_values=self.to_inputs(images)).pooler_output)
+
+
+def load_local(where: str | Path, load: Callable[[Path], Any]) -> Any:
+    """Return the result of `load` for the folder of a model.
+
+    Args:
+        where: Folder, or the model's name on the Hugging Face hub, whose local cache is used.
+        load: Function of the folder. Given a name, transformers would ask the hub for a better format of old weights,
+            even if only local files are allowed.
+
+    Raises:
+        FileNotFoundError: If a file is missing, with instructions to get it.
+    """
+    try:
+        return load(local_folder(where))
+    except (OSError, ValueError) as error:  # the latter where a folder holds something else
+        get = "Give the folder of a saved model." if Path(where).is_dir() else f"Run: hf download {where!s}"
+        raise FileNotFoundError(
+            f"Expected `name` to be a model on this machine, but {where!s} holds none, or not all of it. Nothing is "
+            f"downloaded during a run. {get}"
+        ) from error
+
+
+def local_folder(where: str | Path) -> Path:
+    """Return the folder of a model's files; raise OSError if the hub's cache has none of them."""
+    if Path(where).is_dir():
+        return Path(where)
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(str(where), "config.json")
+    if not isinstance(found, str):
+        raise FileNotFoundError(f"{where} is not in the cache.")
+    return Path(found).parent
+
+
+def check_range(value_range: tuple[float, float]) -> tuple[float, float]:
+    """Return a value range as floats; raise ValueError unless it is (low, high) with low < high."""
+    if not (isinstance(value_range, (tuple, list)) and len(value_range) == 2 and value_range[0] < value_range[1]):
+        raise ValueError(f"Expected `value_range` as (low, high) with low < high, but got {value_range!r}.")
+    return float(value_range[0]), float(value_range[1])
+
+
+def import_transformers() -> Any:
+    """Return the package transformers, or raise ModuleNotFoundError with instructions to install it."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            'A pretrained encoder needs transformers, which is not installed. Run: pip install "genmonitor[clip]"'
+        ) from error
+    return transformers
+
+
+class TextFeatures(nn.Module):
+    """Embeddings [n, d] of strings in the space that they share with images; long strings are truncated.
+
+    Args:
+        tower: Text model of transformers whose output has `pooler_output` [n, k].
+        projection: Module from the pooled output to the embeddings.
+        tokenizer: Tokenizer of the model.
+        length: Largest number of tokens of a string.
+        padded: True to pad every lowercase string to `length` and attend to the padding, as in SigLIP's training.
+        space: Name of the space that the embeddings share with those of images.
+    """
+
+    def __init__(
+        self, tower: nn.Module, projection: nn.Module, tokenizer: Any, length: int, padded: bool, space: str
+    ) -> None:
+        super().__init__()
+        self.tower, self.projection, self.tokenizer = tower, projection, tokenizer
+        self.length, self.padded, self.space = length, padded, space
+
+    def forward(self, texts: Sequence[str]) -> Tensor:
+        """Embed strings."""
+        texts = [text.lower() if self.padded else text for text in texts]
+        padding = "max_length" if self.padded else True
+        tokens = self.tokenizer(texts, padding=padding, truncation=True, max_length=self.length, return_tensors="pt")
+        tokens = tokens.to(next(self.parameters()).device)
+        given = {} if self.padded else {"attention_mask": tokens["attention_mask"]}
+        return self.projection(self.tower(input_ids=tokens["input_ids"], **given).pooler_output)
+
+
+def text_encoder(name: str | Path) -> TextFeatures:
+    """Load a text encoder from this machine's files; nothing is downloaded.
+
+    Args:
+        name: "clip", "siglip" or "siglip2" for the text side of the `image_encoder` of this name. Another model of
+            these kinds by its name on the Hugging Face hub, or its folder.
+
+    Returns:
+        A Module from strings to embeddings [n, d], for example for the `prompt_encoder` of a monitor.
+
+    Raises:
+        ModuleNotFoundError: If transformers is not installed.
+        FileNotFoundError: If the model is not on this machine, with instructions to get it.
+        ValueError: If it is of another kind.
+    """
+    transformers = import_transformers()
+    where = TEXT_MODELS.get(str(name), name)
+    model: Any = load_local(where, transformers.AutoModel.from_pretrained)
+    kind = model.config.model_type
+    if kind not in ("clip", "siglip"):
+        raise ValueError(
+            f"Expected `name` to be a CLIP or SigLIP model, but {where!s} is of kind {kind!r}. Any function from "
+            "strings to features [n, e] is an encoder too, such as one that calls `encode` of sentence-transformers."
+        )
+    tokenizer = load_local(where, transformers.AutoTokenizer.from_pretrained)
+    projection = model.text_projection if kind == "clip" else nn.Identity()
+    length = model.config.text_config.max_position_embeddings
+    return TextFeatures(model.text_model, projection, tokenizer, length, kind == "siglip", str(where)).eval()

@@ -17,7 +17,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from genmonitor.callbacks.integration.data import batch_size, check_split, find_loader
+from genmonitor.callbacks.data import batch_size, check_split, find_loader
 from genmonitor.distributed import Collective
 from genmonitor.images.image_set import sampled_indices
 

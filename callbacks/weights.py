@@ -10,7 +10,7 @@ from typing import Any, Literal
 import lightning.pytorch as pl
 import torch
 
-from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging, weight_averagings
+from genmonitor.callbacks.compat import averaged_model, find_weight_averaging, weight_averagings
 from genmonitor.monitoring.averages import has_begun, values_exchanged
 
 Weights = Literal["auto", "raw", "averaged"]

@@ -7,7 +7,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.utilities import CombinedLoader
 from torch import nn
 
-from genmonitor.callbacks.integration.compat import (
+from genmonitor.callbacks.compat import (
     at_progress,
     averaged_model,
     batches_seen,

@@ -11,7 +11,7 @@ import lightning.pytorch as pl
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.callbacks.integration.compat import (
+from genmonitor.callbacks.compat import (
     given_dataloaders,
     validation_dataloaders,
 )

@@ -11,8 +11,7 @@ from torch.nn.functional import normalize
 
 from genmonitor.encoders import image_encoder
 from genmonitor.encoders.frozen import FrozenEncoder
-from genmonitor.encoders.hub import IMAGE_MODELS
-from genmonitor.encoders.vision import ImageFeatures
+from genmonitor.encoders.pretrained import IMAGE_MODELS, ImageFeatures
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain,
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
-from genmonitor.callbacks.integration.circumstances import (
+from genmonitor.callbacks.circumstances import (
     TrainerCollective,
     callbacks_with_state,
     circumstances,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, fit
 
-from genmonitor.callbacks.integration.checkpoints import (
+from genmonitor.callbacks.checkpoints.files import (
     Checkpoint,
     find_files,
     has_averaged,
@@ -15,7 +15,7 @@ from genmonitor.callbacks.integration.checkpoints import (
     run_of,
     weights_in,
 )
-from genmonitor.callbacks.integration.compat import TrainingProgress
+from genmonitor.callbacks.compat import TrainingProgress
 
 pytestmark = LIGHTNING_SAYS
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from genmonitor.callbacks.integration.compat import TrainingProgress, at_progress, progress_in
+from genmonitor.callbacks.compat import TrainingProgress, at_progress, progress_in
 from genmonitor.evaluation.evaluator import reading_state
 
 

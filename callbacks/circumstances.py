@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from genmonitor._io import Progress
 from genmonitor._manifest import where_defined
 from genmonitor._stop import StopEvaluation, check_stop, stops_when
-from genmonitor.callbacks.integration.compat import attributes_of
+from genmonitor.callbacks.compat import attributes_of
 from genmonitor.distributed import Collective
 from genmonitor.monitoring.base import Monitor
 from genmonitor.training_state.rng import State

@@ -12,7 +12,7 @@ from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import Callback
 from torchmetrics import Metric
 
-from genmonitor.images import cache
+from genmonitor.images import sampler
 from genmonitor.images.sampler import Sampler
 
 BASELINE = "ignore:(Plain|Light).{1,4}(there is no validation data|only|the baseline)"
@@ -163,8 +163,8 @@ def test_metric_that_draws_numbers_gives_the_same_with_sharing(tmp_path):
 
 def test_samples_are_drawn_once_and_copied_for_each():
     runner, drawn = Runner(), torch.ones(3, 1, 2, 2)
-    cache.draw_once(runner, "request", [0, 1, 2], lambda missing: drawn).zero_()
-    again = cache.draw_once(runner, "request", [1, 2, 3], lambda missing: torch.full((len(missing), 1, 2, 2), 5.0))
+    sampler.draw_once(runner, "request", [0, 1, 2], lambda missing: drawn).zero_()
+    again = sampler.draw_once(runner, "request", [1, 2, 3], lambda missing: torch.full((len(missing), 1, 2, 2), 5.0))
     assert again.flatten(1).mean(1).tolist() == [1, 1, 5]
 
 
@@ -176,10 +176,10 @@ def test_cleared_samples_are_drawn_again():
         return torch.zeros(len(missing), 1, 2, 2)
 
     for _ in range(2):
-        cache.draw_once(runner, "request", [0, 1], draw)
-    cache.clear(runner)
-    cache.draw_once(runner, "request", [0, 1], draw)
-    cache.draw_once(runner, "another", [0, 1], draw)
+        sampler.draw_once(runner, "request", [0, 1], draw)
+    sampler.clear_samples(runner)
+    sampler.draw_once(runner, "request", [0, 1], draw)
+    sampler.draw_once(runner, "another", [0, 1], draw)
     assert calls == [[0, 1], [], [0, 1], [0, 1]]
 
 
@@ -190,7 +190,7 @@ def test_process_without_samples_draws_with_the_others():
         calls.append(missing)
         return torch.zeros(0, 1, 2, 2)
 
-    assert cache.draw_once(Runner(), "request", [], draw).shape == (0, 1, 2, 2)
+    assert sampler.draw_once(Runner(), "request", [], draw).shape == (0, 1, 2, 2)
     assert calls == [[]]
 
 
@@ -200,7 +200,7 @@ def test_samples_go_with_their_trainer():
 
     runner, request = Runner(), Request()
     asked = weakref.ref(request)
-    cache.draw_once(runner, request, [0], lambda missing: torch.zeros(1, 1, 2, 2))
+    sampler.draw_once(runner, request, [0], lambda missing: torch.zeros(1, 1, 2, 2))
     del request
     gc.collect()
     assert asked() is not None
