@@ -33,7 +33,7 @@ def logs_discarded(pl_module: Any, note: Callable[[str], Any]) -> Iterator[None]
 
     Otherwise the hook that evaluates would log it, and Lightning ends a run for options not allowed there.
     """
-    base = _lightning_module(pl_module)
+    base = next(kind for kind in type(pl_module).__mro__ if kind.__name__ == "LightningModule")
     log = base.log
     base.log = lambda module, name, *_, **__: note(
         f"what `sample` logs as {name!r} is discarded, since it would have changed the training's values. Log it in "
@@ -43,11 +43,6 @@ def logs_discarded(pl_module: Any, note: Callable[[str], Any]) -> Iterator[None]
         yield
     finally:
         base.log = log
-
-
-def _lightning_module(pl_module: Any) -> Any:
-    kinds = type(pl_module).__mro__
-    return next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
 
 
 def logged_state(trainer: Any) -> State:

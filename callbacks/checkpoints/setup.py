@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
+import pkgutil
 import re
 import signal
 import sys
@@ -88,12 +88,9 @@ def imported(where: str) -> Any:
         if place.endswith(".py"):
             sys.path.insert(0, str(Path(place).resolve().parent))
             place = Path(place).stem
-        found: Any = importlib.import_module(place)
-        for part in name.split("."):
-            found = getattr(found, part)
+        return pkgutil.resolve_name(f"{place}:{name}")
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"Expected FILE.py:NAME or package.module:NAME, but got {where}: {error}. {SETUP}") from error
-    return found
 
 
 def run_at_start(

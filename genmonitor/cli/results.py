@@ -142,10 +142,12 @@ def publish(args: Namespace, command: str, prefix: str, found: Measurement, mani
     """Write the result of a command, see `write_measurement` and `write_result`."""
     arguments = json.loads(json.dumps(vars(args), default=str))
     manifest = {"monitor": command, "arguments": arguments, **manifest}
+
+    def write(folder: RunFolder) -> None:
+        write_measurement(folder, prefix, found, manifest)
+
     with show_progress("writing the page"):
-        return write_result(
-            args.out, command, prefix, lambda folder: write_measurement(folder, prefix, found, manifest)
-        )
+        return current_processes().from_rank_zero(lambda: write_result(args.out, command, prefix, write))
 
 
 def _as_text(found: Measurement, result: Result) -> str:
@@ -238,7 +240,7 @@ def check_out(out: Path | None) -> None:
 
 
 def write_result(out: Path | None, command: str, prefix: str, write: Callable[[RunFolder], None]) -> Result:
-    """Write the files of a result and its page, or none of them after an error or interruption. Rank zero writes.
+    """Write the files of a result and its page, or none of them after an error or interruption.
 
     Args:
         out: Folder; None for a new one.
@@ -249,10 +251,6 @@ def write_result(out: Path | None, command: str, prefix: str, write: Callable[[R
     Returns:
         "report", the path of the page, and "replaced", True if there was an earlier result in its place.
     """
-    return current_processes().from_rank_zero(lambda: _write_result(out, command, prefix, write))
-
-
-def _write_result(out: Path | None, command: str, prefix: str, write: Callable[[RunFolder], None]) -> Result:
     parent = Path("runs") / command if out is None else out.parent
     parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".genmonitor-", dir=parent) as aside:

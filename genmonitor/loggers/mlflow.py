@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.files import file_stem
-
-FOLDER = "genmonitor"
-"""Folder of the artifacts."""
+from genmonitor.report.files import FOLDER, file_stem
 
 
 class MLflowBackend(Backend):

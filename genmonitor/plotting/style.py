@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ GAP = 8
 """Pixels between two images."""
 
 Array = ArrayLike | torch.Tensor
-Curve = Sequence[float]
 Drawing = Callable[[], Figure]  # draws a figure when it is called, perhaps in another process
 
 

@@ -26,7 +26,6 @@ from genmonitor.plotting.style import boundaries
 from genmonitor.report.run import RATIO, MonitorRun, Note
 
 WHOLE = "whole image"
-GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
 
 
 def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
@@ -143,7 +142,8 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
     """Return place, kind, certainty and remedy of the main finding."""
     at = "" if first.as_of is None else f" (as at epoch {first.as_of:g})"
     mask, kinds = first.area.mask, first.kinds
-    known, explained = KINDS.get(kinds[0].name) if kinds else None, sum(kind.share for kind in kinds)
+    explained = sum(kind.share for kind in kinds)
+    pictures = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds"
     what = " and ".join(map(with_strength, kinds)) or first.verdict or first.text
     whole = first.area.region == "image" or (mask is not None and bool(mask.all()))
     return {
@@ -155,7 +155,7 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
         "p": "" if first.p is None else format_p(first.p),
         "next": first.remedy,
         "cause": first.cause,
-        "gallery": GALLERY.format(kinds[0].name) if known else "",
+        "gallery": f"{pictures}/{kinds[0].name}.png" if kinds and kinds[0].name in KINDS else "",
         "outline": "" if whole or mask is None else _outline(mask),
         "size": [1, 1] if mask is None else list(mask.shape),
         "bar": _shares(first, record, whole),

@@ -121,20 +121,19 @@ class MonitorRun:
         Raises:
             ValueError: If a part is missing or of another kind, naming it.
         """
-        content = _taken(content, "it", dict)
-        prefix, evaluations, notes, tables, declared, findings = (
-            _taken(content.get(name), name, kind) for name, kind in PARTS.items()
-        )
-        if not evaluations:
-            raise ValueError("`evaluations` is empty")
         try:
+            fixed = dict(content)
+            evaluations, notes, tables = (fixed.pop(name) for name in ("evaluations", "notes", "tables"))
+            declared, findings = fixed.pop("declared"), fixed.pop("findings")
+            if not evaluations:
+                raise ValueError("`evaluations` is empty")
             return cls(
-                safe(prefix),
-                {name: value for name, value in content.items() if name == "prefix" or name not in PARTS},
+                safe(fixed["prefix"]),
+                fixed,
                 [{**x, "values": finite(x["values"]), "message": str(x["message"])} for x in evaluations],
                 by_key(map(ValueSpec.from_dict, declared)),
                 [Finding.from_dict(x) for x in findings],
-                _bands(content.get("baseline", {})),
+                _bands(fixed.get("baseline", {})),
                 [Note(**note) for note in notes],
                 {name: Table(list(x["columns"]), list(map(list, x["rows"]))) for name, x in tables.items()},
                 headlines=[list(map(Finding.from_dict, x.get("headlines", []))) for x in evaluations],
@@ -188,10 +187,6 @@ class MonitorRun:
         return "generated_images" in self.fixed
 
 
-PARTS = {"prefix": str, "evaluations": list, "notes": list, "tables": dict, "declared": list, "findings": list}
-"""Required parts of the file of a run, with their types; all others are fixed values of the run."""
-
-
 def finite(values: Mapping[str, Any]) -> Record:
     """Keep the finite numbers; others become gaps in curves.
 
@@ -200,12 +195,6 @@ def finite(values: Mapping[str, Any]) -> Record:
         {'image': 0.9}
     """
     return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-
-
-def _taken(value: Any, name: str, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
-    return value
 
 
 def _bands(baseline: Mapping[str, Sequence[float | None]]) -> dict[str, Band]:

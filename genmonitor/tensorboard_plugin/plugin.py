@@ -25,7 +25,6 @@ _ALONE = (
 )
 # as genmonitor.report writes it, which is not imported: it loads torch, and TensorBoard would start seconds later
 _FOLDER, _PAGE = re.compile(r"genmonitor(?:-(v\d+))?"), "report.html"
-_STATIC = {"tab.js": "text/javascript", "tab.css": "text/css"}
 
 
 class ReportTab(TBPlugin):  # type: ignore[misc]
@@ -42,8 +41,8 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
         """Return the handler of each route."""
-        static = {f"/{name}": _serve_static(name, kind) for name, kind in _STATIC.items()}
-        return {**static, "/runs": self._serve_runs, "/page": self._serve_page}
+        script, style = _serve_static("tab.js", "text/javascript"), _serve_static("tab.css", "text/css")
+        return {"/tab.js": script, "/tab.css": style, "/runs": self._serve_runs, "/page": self._serve_page}
 
     def is_active(self) -> bool:
         """Return True if there is any page; otherwise TensorBoard lists the tab as inactive."""
