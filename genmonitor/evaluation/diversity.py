@@ -7,7 +7,6 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -239,17 +238,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """Return the presenter of the samples and their modes."""
         return text.DiversityPresenter(self.prompts, self._value_range)
 
-    def write_artifacts(self, folder: Path) -> None:
-        """Write the prompts and the calibration."""
-        super().write_artifacts(folder)
-        if self.calibration is not None:
-            self.calibration.save(folder / self._calibration_file())
-
-    def manifest(self) -> dict[str, Any]:
-        """Return the data needed to repeat an evaluation."""
-        calibration = None if self.calibration is None else self._calibration_file()
-        return super().manifest() | {"calibration": calibration}
-
     @property
     def _measures_pairs(self) -> bool:
         return self.prompts is not None and self.n_samples <= MAX_PAIRS
@@ -292,9 +280,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def _new_metric(self, **options: Any) -> DiversityMetric:
         return DiversityMetric(self.kernel, self.prompt_kernel, self.num_features, self.rcond, **options)
-
-    def _calibration_file(self) -> str:
-        return f"{self.prefix}_w1kp_calibration.pt"
 
     def _choose_real(self, real: ImageSet, shape: tuple[int, ...]) -> tuple[ImageSet | None, tuple[str, ...]]:
         """Choose real images; images that the user did not give only if they fit."""

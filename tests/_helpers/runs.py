@@ -156,5 +156,4 @@ def add_diversity(folder, prompts, evaluations=2):
     ]
     table = {"columns": ["prompt"], "rows": [[prompt] for prompt in prompts]}
     declared = [spec.to_dict() for spec in (*modes, *RUN_VALUES)]
-    changed(folder, "diversity", declared=declared, tables={"table": table}, prompts="diversity_prompts.json")
-    (folder / "diversity_prompts.json").write_text(json.dumps({"prompts": prompts}))
+    changed(folder, "diversity", declared=declared, tables={"table": table})

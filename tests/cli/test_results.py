@@ -40,7 +40,6 @@ def test_a_folder_that_is_named_holds_the_last_result_and_says_so(tmp_path):
     assert report_line(first).endswith("report.html")
     assert report_line(second).endswith("report.html, replacing an earlier one")
     assert {path.name for path in (tmp_path / "out" / "genmonitor").iterdir()} == {
-        "diversity_prompts.json",
         "diversity_run.json",
         "history.csv",
         "mine.txt",

@@ -23,7 +23,6 @@ from genmonitor.encoders.feature_metrics import NEIGHBORS
 from genmonitor.evaluation import DiversitySettings, ImageSet, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError
 from genmonitor.functional import (
-    W1KPCalibration,
     calibrate,
     conditional_vendi_score,
     precision_recall_density_coverage,
@@ -170,19 +169,10 @@ def test_diversity_figures_are_drawn(shared):
     assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
 
-def test_diversity_manifest_is_json_and_names_its_artifacts(shared, tmp_path):
+def test_settings_for_the_manifest_are_json_and_hold_the_calibration(shared):
     evaluator, _, _ = shared
-    evaluator.write_artifacts(tmp_path)
-    manifest = json.loads(json.dumps(evaluator.manifest()))
-    assert {path.name for path in tmp_path.iterdir()} == {manifest["prompts_file"], manifest["calibration"]}
-    assert torch.equal(W1KPCalibration.load(tmp_path / manifest["calibration"]).distances, CALIBRATION.distances)
-
-
-def test_diversity_manifest_without_a_calibration_says_so(tmp_path):
-    evaluator = fitted()
-    evaluator.write_artifacts(tmp_path)
-    assert evaluator.manifest()["calibration"] is None
-    assert [path.name for path in tmp_path.iterdir()] == ["diversity_prompts.json"]
+    saved = json.loads(json.dumps(evaluator.settings.to_manifest()))["calibration"]
+    assert saved["distances"] == CALIBRATION.distances.tolist()
 
 
 # state

@@ -89,7 +89,7 @@ def test_wandb_gets_a_table_with_pictures_of_both_sides(tmp_path, monkeypatch):
     assert (model + before)[:, 96:102].min() >= 1.9  # but for what JPEG loses
 
 
-def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
+def test_folder_holds_pictures_and_prompts(tmp_path):
     monitor = watch(tmp_path, CSVLogger(tmp_path, name="run"))
     folder = tmp_path / "run" / "version_0" / "genmonitor"
     steps = [record["step"] for record in monitor.history]
@@ -97,7 +97,6 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
     assert {path.name for path in folder.iterdir()} == {
         *(f"disagreement_modes_{when}.png" for when in each),
         "disagreement_run.json",
-        "disagreement_prompts.json",
         "history.csv",
         "report.html",
     }
@@ -107,5 +106,6 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
     assert table.rows[0] == [PROMPTS[CHANGED], pytest.approx(1, abs=0.01), "p = 0.001"]
     assert run.records == monitor.history
     assert (manifest["reference"], manifest["reference_samples"]) == ("previous", 30)
+    assert manifest["prompts"] == PROMPTS
     assert manifest["kernel"] == repr(monitor.kernel)
     assert not {path.name for path in tmp_path.rglob("*cat*")}

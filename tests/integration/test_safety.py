@@ -4,7 +4,6 @@
 import ast
 import csv
 import html.parser
-import json
 import os
 import pickle
 import re
@@ -25,6 +24,7 @@ import genmonitor.callbacks
 from genmonitor import PixelPartition
 from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor
 from genmonitor.functional import W1KPCalibration
+from genmonitor.report.run import MonitorRun
 
 pytestmark = LIGHTNING_SAYS
 SOURCES = sorted(
@@ -153,10 +153,8 @@ def test_prompts_lead_to_no_file_outside_the_folder(ran):
 
 
 def test_prompts_are_kept_as_they_are_for_programs(ran):
-    paths = [
-        path for path in files(ran, ".json") if path.name in ("diversity_prompts.json", "disagreement_prompts.json")
-    ]
-    assert [json.loads(path.read_text()) for path in paths] == [{"prompts": HOSTILE}] * 2
+    runs = [MonitorRun.read(path) for path in files(ran, ".json") if path.name.endswith("_run.json")]
+    assert [run.fixed["prompts"] for run in runs] == [HOSTILE] * 2
 
 
 def test_no_html_holds_markup_of_a_prompt(ran):

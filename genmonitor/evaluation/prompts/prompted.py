@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from genmonitor._io import write_json
 from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.pretrained import text_encoder
@@ -155,15 +153,10 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         encoders = (self._output_encoder, self._prompt_encoder)
         return {encoder.name: encoder.encoder for encoder in encoders if isinstance(encoder.encoder, nn.Module)}
 
-    def write_artifacts(self, folder: Path) -> None:
-        """Write the prompts."""
-        # in a dictionary: the report shows a list as a table
-        write_json(folder / self._prompts_file, {"prompts": self._by_prompt.values})
-
     def manifest(self) -> dict[str, Any]:
         """Return the data needed to repeat an evaluation."""
         kernels = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
-        return {"prompts_file": self._prompts_file, **self._encoder_names(), **kernels}
+        return {**self._encoder_names(), **kernels}
 
     def fit_state(self) -> dict[str, Any]:
         """Return the gammas, the signature of the real images, and the best value of each prompt."""
@@ -179,10 +172,6 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
 
     def _encoder_names(self) -> dict[str, str]:
         return {encoder.name: encoder.description() for encoder in (self._output_encoder, self._prompt_encoder)}
-
-    @property
-    def _prompts_file(self) -> str:
-        return f"{self.prefix}_prompts.json"
 
 
 def _prompt_encoder(given: Encoder | str | None, prompts: Prompts) -> Encoder:
