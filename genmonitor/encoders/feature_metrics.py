@@ -101,9 +101,35 @@ class FeatureMetrics(Metric):
 
     def update(self, images: Tensor, real: bool) -> None:
         """Encode images [n, C, H, W] in the encoder's value range and add them to one side."""
+        check_bool("real", real)
+        if not len(images):
+            return
         features = self._encode(images)
         for metric in self._parts.values():
             metric.update(features, real=real)
+
+    def forward(self, images: Tensor, real: bool) -> None:
+        """Add images as `update` does: one batch alone has no value."""
+        self.update(images, real)
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the images of another one with the same encoder and metrics.
+
+        Args:
+            incoming_state: The other one; its states lie in its metrics.
+        """
+        if not isinstance(incoming_state, FeatureMetrics):
+            raise TypeError(f"Expected `incoming_state` to be FeatureMetrics, but got {type(incoming_state).__name__}.")
+        for name, metric in self._parts.items():
+            metric.merge_state(incoming_state.metrics[name])
+        for metric in (self, *self._parts.values()):  # those of torchmetrics keep their last value
+            metric._update_count += incoming_state._update_count
+            metric._computed = None
+
+    def persistent(self, mode: bool = False) -> None:
+        """Let `state_dict` hold the states or not."""
+        for metric in self._parts.values():
+            metric.persistent(mode)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the values by name; those of PRDC are "precision", "recall", "density" and "coverage"."""
@@ -214,7 +240,9 @@ def _make(name: Name, num_features: int | None, subset_size: int) -> Metric:
     if name == "fid":
         from torchmetrics.image.fid import FrechetInceptionDistance
 
-        return FrechetInceptionDistance(features, reset_real_features=False)
+        fid = FrechetInceptionDistance(features, reset_real_features=False)
+        fid.orig_dtype = torch.float32  # which it else knows only after an update of its own, not after a merge
+        return fid
     from torchmetrics.image.kid import KernelInceptionDistance
 
     with warnings.catch_warnings():

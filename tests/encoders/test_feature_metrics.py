@@ -49,6 +49,51 @@ def fed(metric, real=REAL, fake=FAKE):
     return metric
 
 
+def by_forward(make):
+    metric = make()
+    for batch in REAL.split(50):
+        assert metric(batch, real=True) is None
+    for batch in FAKE.split(50):
+        metric(batch, real=False)
+    return metric
+
+
+def by_merging(make):
+    metric = make()
+    for real, fake in ((REAL[:60], FAKE[:40]), (REAL[60:], FAKE[40:])):
+        metric.merge_state(fed(make(), real, fake))
+        metric.compute()  # a kept value must not outlive the next merge
+    return metric
+
+
+def by_state_dict(make):
+    metric, saved = make(), make()
+    saved.persistent(True)
+    fed(saved, REAL[20:], FAKE[20:])
+    metric.load_state_dict(saved.state_dict())
+    return fed(metric, REAL[:20], FAKE[:20])
+
+
+def with_an_empty_batch(make):
+    metric = fed(make())
+    metric.update(REAL[:0], real=True)
+    return metric
+
+
+@pytest.mark.parametrize("way", [by_forward, by_merging, by_state_dict, with_an_empty_batch])
+def test_every_way_of_feeding_keeps_all_images(way):
+    names = ["fid", "cmmd", "prdc", "authenticity", "vendi"]
+    found = way(lambda: FeatureMetrics(Counting(), names)).compute()
+    expected = fed(FeatureMetrics(Counting(), names)).compute()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_states_alone_are_not_merged():
+    metric = FeatureMetrics(Counting(), ["vendi"])
+    with pytest.raises(TypeError, match="`incoming_state` to be FeatureMetrics, but got dict"):
+        metric.merge_state(metric.metric_state)
+
+
 def test_values_are_those_of_the_metrics_alone():
     encoder = Counting()
     found = fed(FeatureMetrics(encoder, ["fid", "kid", "cmmd", "prdc", "authenticity", "vendi"])).compute()
