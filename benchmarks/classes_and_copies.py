@@ -41,7 +41,7 @@ from genmonitor.functional import (  # noqa: E402
 )
 from genmonitor.functional.authenticity import authenticity  # noqa: E402
 from genmonitor.functional.permutation import LEVEL  # noqa: E402
-from genmonitor.linalg.neighbors import distance_blocks, neighbor_radii  # noqa: E402
+from genmonitor.linalg.distances import distance_blocks, neighbor_radii  # noqa: E402
 
 CLASS_FAULTS = {"faded": 0.2, "blurred": 0.8, "noisy": 0.05}
 CLASS_SETS = {"digits": 1200, "clothes": 600}

@@ -10,7 +10,7 @@ import torch
 from detection_images import Source
 from detection_methods import Values, one_width
 
-from genmonitor.evaluation.regions.baseline import simultaneous_bands
+from genmonitor.evaluation.regions.search import simultaneous_bands
 
 
 def band_rows(sets: Mapping[str, Source], count: int) -> Iterator[list[str]]:

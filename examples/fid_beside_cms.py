@@ -34,7 +34,7 @@ from torchmetrics.image.mifid import MemorizationInformedFrechetInceptionDistanc
 
 from genmonitor._formatting import format_cms
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.regions.baseline import Band, measure_baseline
+from genmonitor.evaluation.regions.search import Band, measure_baseline
 from genmonitor.evaluation.results import curve
 from genmonitor.plotting.style import INK, Curve, add_axes, new_figure
 

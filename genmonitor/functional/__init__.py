@@ -8,7 +8,6 @@ from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy, band_energy_test
 from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
-from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence, mmd_influence
 from genmonitor.functional.hypothesis_tests.odd_samples_test import (
     OddSamples,
     Uncovered,
@@ -16,12 +15,13 @@ from genmonitor.functional.hypothesis_tests.odd_samples_test import (
     uncovered_test,
 )
 from genmonitor.functional.hypothesis_tests.relative_similarity import (
+    MMDInfluence,
     RelativeSimilarity,
+    mmd_influence,
     relative_similarity_from_influences,
     relative_similarity_test,
 )
-from genmonitor.functional.hypothesis_tests.two_sample_test import two_sample_test
-from genmonitor.functional.hypothesis_tests.two_sample_test_by_class import two_sample_test_by_class
+from genmonitor.functional.hypothesis_tests.two_sample_test import two_sample_test, two_sample_test_by_class
 from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity

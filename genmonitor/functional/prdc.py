@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_vectors
-from genmonitor.linalg.distances import rounding
-from genmonitor.linalg.neighbors import check_neighbors, distance_blocks, neighbor_radii
+from genmonitor.linalg.distances import check_neighbors, distance_blocks, neighbor_radii, rounding
 
 
 def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from genmonitor import GaussianKernel
-from genmonitor.linalg.krylov import Space
+from genmonitor.linalg.spectrum import Space
 
 KERNELS = {"output_kernel": GaussianKernel.from_sigma(3), "prompt_kernel": GaussianKernel.from_sigma(0.5)}
 """Of the golden numbers."""

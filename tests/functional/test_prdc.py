@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from genmonitor.functional import precision_recall_density_coverage
-from genmonitor.linalg import chunking
-from genmonitor.linalg import neighbors as functional
-from genmonitor.linalg.neighbors import neighbor_radii
+from genmonitor.linalg import chunking, distances
+from genmonitor.linalg.distances import neighbor_radii
 
 
 def draw(n: int, d: int = 3, seed: int = 0, shift: float = 0.0) -> Tensor:
@@ -107,13 +106,13 @@ def test_blocks_of_pairs_change_nothing(monkeypatch):
     fake, real = draw(50, shift=0.5), draw(70, seed=1)
     whole = floats(fake, real)
     rows = []
-    original = functional.squared_distances
+    original = distances.squared_distances
 
     def counted(x: Tensor, y: Tensor, **options: float) -> Tensor:
         rows.append((len(x), len(y)))
         return original(x, y, **options)
 
-    monkeypatch.setattr(functional, "squared_distances", counted)
+    monkeypatch.setattr(distances, "squared_distances", counted)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 8 * 70 * 4)
     assert floats(fake, real) == pytest.approx(whole, abs=1e-15)
     assert max(n * m for n, m in rows) <= 4 * 70

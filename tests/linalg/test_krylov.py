@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.functional import prompt_split
 from genmonitor.functional.promptsplit import joint_spectrum
-from genmonitor.linalg.krylov import Space, outermost
+from genmonitor.linalg.spectrum import Space, outermost
 
 
 @pytest.fixture(scope="module")

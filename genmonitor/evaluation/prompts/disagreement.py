@@ -20,7 +20,7 @@ from genmonitor.evaluation.tracker import quoted
 from genmonitor.findings.finding import Area, Finding, differs
 from genmonitor.findings.tables import Table
 from genmonitor.findings.values import ValueSpec, declared
-from genmonitor.functional.hypothesis_tests.mmd_influence import RealSide
+from genmonitor.functional.hypothesis_tests.relative_similarity import RealSide
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts, strip

@@ -18,7 +18,7 @@ from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.tracker import IN_A_ROW
 from genmonitor.findings.finding import Finding
-from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence
+from genmonitor.functional.hypothesis_tests.relative_similarity import MMDInfluence
 
 CHANGED = 1.25
 """Factor of an error ratio since the last diagnosis from which a new diagnosis is due."""

@@ -15,7 +15,7 @@ from genmonitor.evaluation.regions.search import RegionFinder, Regions
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.image_set import ImageSet, fingerprint
 from genmonitor.images.split import RealSplit
-from genmonitor.linalg.neighbors import knn
+from genmonitor.linalg.distances import knn
 
 MAX_IMAGES = 5000
 MAX_BYTES = 64 * 2**20

@@ -15,9 +15,8 @@ from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, 
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
 from genmonitor.functional.diagnosis.kinds import Models
 from genmonitor.functional.diagnosis.kinds.variety import Modes
-from genmonitor.functional.diagnosis.proportions import match
+from genmonitor.functional.diagnosis.proportions import Weighted, match, separability
 from genmonitor.functional.diagnosis.readings import Said, differing, read, usable_readings
-from genmonitor.functional.diagnosis.separability import Weighted, separability
 from genmonitor.functional.permutation import LEVEL, Blocks, familywise_p_values, standardized
 from genmonitor.linalg.distances import squared_distances
 

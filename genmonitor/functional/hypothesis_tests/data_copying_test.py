@@ -10,7 +10,7 @@ from torch import Tensor
 
 from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.permutation import MIN_SAMPLES
-from genmonitor.linalg.neighbors import knn
+from genmonitor.linalg.distances import knn
 
 USUAL = 0.01
 """Part of the held-out samples that may be as near; generated samples nearer than the others are copies."""

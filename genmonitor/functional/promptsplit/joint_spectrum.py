@@ -18,8 +18,7 @@ from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.chunking import mirrored, row_blocks
-from genmonitor.linalg.krylov import Operator, Space, cholesky_root
-from genmonitor.linalg.spectrum import rounding_of, unnormalized_entropy
+from genmonitor.linalg.spectrum import Operator, Space, cholesky_root, rounding_of, unnormalized_entropy
 
 DENSE_LIMIT = 1024
 """Size up to which all eigenpairs of a matrix are computed; beyond it a Krylov space of the outermost is cheaper. Up to

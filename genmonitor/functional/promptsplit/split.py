@@ -15,8 +15,8 @@ from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_c
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import covariance
 from genmonitor.kernels.product import check_pair_kernels, feature_size
-from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.spectrum import outermost
 
 FEATURE_BUDGET = 2**32
 """Largest size in bytes of PromptSplit's covariances of random features of both sides: 4 GiB."""

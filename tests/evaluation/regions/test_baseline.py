@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from genmonitor.evaluation.regions.baseline import measure_baseline, simultaneous_bands
+from genmonitor.evaluation.regions.search import measure_baseline, simultaneous_bands
 from genmonitor.images.split import DRAWS
 
 

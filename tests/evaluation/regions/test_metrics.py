@@ -8,7 +8,7 @@ from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions, RegionMetrics, distances
 from genmonitor.functional import mmd_influence, pair_sums
 from genmonitor.functional.discrepancy import MULTIPLIERS, view_kernels, views_state
-from genmonitor.functional.hypothesis_tests.mmd_influence import MMDInfluence
+from genmonitor.functional.hypothesis_tests.relative_similarity import MMDInfluence
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.whitening import Whitening
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from genmonitor.functional.diagnosis.proportions import Weighted, separability
 from genmonitor.functional.diagnosis.readings import READINGS
-from genmonitor.functional.diagnosis.separability import Weighted, separability
 
 N = 240
 

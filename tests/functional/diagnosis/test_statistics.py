@@ -9,7 +9,9 @@ import torch
 from _helpers.references import Array
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.statistics import FEW, LEAST, SAME, Statistics
+from genmonitor.functional.diagnosis.distance import Statistics
+
+LEAST, SAME, FEW = 1e-4, 1e-3, 1e-2
 
 AREA = torch.zeros(12, 11, dtype=torch.bool)
 AREA[3:9, 2:9] = True

@@ -16,7 +16,7 @@ from genmonitor.functional import (
     relative_similarity_from_influences,
     relative_similarity_test,
 )
-from genmonitor.functional.hypothesis_tests.mmd_influence import RealSide
+from genmonitor.functional.hypothesis_tests.relative_similarity import RealSide
 from genmonitor.linalg import chunking
 
 HALVES = PixelPartition.grid((2, 4), 1, 2)
