@@ -16,10 +16,10 @@ from torch.nn.parameter import is_lazy
 from genmonitor._io import say, warn
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.circumstances import (
-    TrainerCollective,
     callbacks_with_state,
     circumstances,
     leaves_at_sigterm,
+    processes_of,
     run_folder,
     told_to_stop,
     trainer_progress,
@@ -176,7 +176,7 @@ class GenerativeMonitor(Monitor, Callback):
     ) -> None:
         """Take the samples that validation drew, if needed."""
         if isinstance(self.sampler, ValidationSamples):
-            self.sampler.take(pl_module, outputs, TrainerCollective(trainer))
+            self.sampler.take(pl_module, outputs, processes_of(trainer))
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate at the end of a validation run of a training."""
@@ -230,7 +230,7 @@ class GenerativeMonitor(Monitor, Callback):
 
     def fit_evaluator(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Fit the evaluator to the Trainer's data. Every process calls it."""
-        comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
+        comm, progress = processes_of(trainer), trainer_progress(trainer, type(self).__name__)
         real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
         for note in choice_notes(trainer) if self.real_images is None else []:
             self.publisher.notes.add_once(note)
@@ -256,7 +256,7 @@ class GenerativeMonitor(Monitor, Callback):
         if self.failures.switched_off:
             return None
         moment = Moment(epoch_of(trainer, self.schedule), logged_step(trainer, pl_module), trainer.current_epoch)
-        comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
+        comm, progress = processes_of(trainer), trainer_progress(trainer, type(self).__name__)
         model = sampled_model(trainer, pl_module, shared=len(monitors(trainer)) > 1)
         counts = {} if self.images_seen is None else {"images_seen": self.images_seen}
         if self.weights == "auto":
@@ -314,7 +314,7 @@ class GenerativeMonitor(Monitor, Callback):
             averaged=None if average is None else average.module,
             way_back=partial(way_back, trainer),
         )
-        proof = prove_unchanged(trained, self.publisher.notes.add, TrainerCollective(trainer).gather)
+        proof = prove_unchanged(trained, self.publisher.notes.add, processes_of(trainer).gather)
         logs = logs_discarded(pl_module, self.publisher.notes.add_once)
         with kept_sharded(pl_module), proof, self._data_kept(trainer), logs:
             yield

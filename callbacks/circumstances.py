@@ -18,29 +18,14 @@ from genmonitor._io import Progress
 from genmonitor._manifest import where_defined
 from genmonitor._stop import StopEvaluation, check_stop, stops_when
 from genmonitor.callbacks.compat import attributes_of
-from genmonitor.distributed import Collective
+from genmonitor.distributed import Collective, DistributedProcesses, SingleProcess
 from genmonitor.monitoring.base import Monitor
 from genmonitor.training_state.rng import State
 
 
-class TrainerCollective(Collective):
-    """The processes of a Trainer, by its strategy.
-
-    Args:
-        trainer: Trainer whose strategy is set up.
-    """
-
-    def __init__(self, trainer: pl.Trainer) -> None:
-        self._strategy = trainer.strategy
-        self.rank, self.world_size = trainer.global_rank, trainer.world_size
-
-    def all_true(self, flag: bool) -> bool:
-        """Return True if the flag is true on every process."""
-        return bool(self._strategy.reduce_boolean_decision(flag, all=True))
-
-    def broadcast(self, value: Any) -> Any:
-        """Return rank zero's value on every process."""
-        return self._strategy.broadcast(value, src=0)
+def processes_of(trainer: pl.Trainer) -> Collective:
+    """Return the processes of a Trainer whose strategy is set up."""
+    return DistributedProcesses() if trainer.world_size > 1 else SingleProcess()
 
 
 def trainer_progress(trainer: pl.Trainer, name: str) -> Progress:

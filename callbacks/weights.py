@@ -50,15 +50,13 @@ def note_other_averages(trainer: pl.Trainer, pl_module: pl.LightningModule, note
 
 def _pairs(held: Any, module: torch.nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Pair held weights with those of the outermost part of a module that they match; [] if they match none."""
-    given = dict(held.named_parameters()) if isinstance(held, torch.nn.Module) else getattr(held, "shadow_params", held)
-    if not isinstance(given, (Mapping, list)):
-        return []
+    given = list(held.parameters()) if isinstance(held, torch.nn.Module) else getattr(held, "shadow_params", held)
     for part in module.modules():
         own = dict(part.named_parameters())
-        values = list(given.values() if isinstance(given, Mapping) else given)
-        if isinstance(given, Mapping) and own.keys() <= given.keys():
-            values = [given[name] for name in own]  # buffers may be among the others
-        if values and [getattr(x, "shape", None) for x in values] == [y.shape for y in own.values()]:
+        # buffers may be among the others of a dictionary
+        values = [given.get(name) for name in own] if isinstance(given, Mapping) else given
+        shapes = [x.shape for x in own.values()]
+        if own and isinstance(values, list) and [getattr(x, "shape", None) for x in values] == shapes:
             return list(zip(values, own.values(), strict=True))
     return []
 

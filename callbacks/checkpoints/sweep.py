@@ -30,7 +30,7 @@ from genmonitor.callbacks.checkpoints.files import (
     run_of,
 )
 from genmonitor.callbacks.checkpoints.setup import Setup, make_setup, placed, run_at_start, settings_of
-from genmonitor.callbacks.circumstances import TrainerCollective
+from genmonitor.callbacks.circumstances import processes_of
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings, reading_state
@@ -162,7 +162,7 @@ class _Evaluations:
         self, checkpoints: list[Checkpoint], averaging: WeightAveraging | None, trainer: Any, pl_module: Any
     ) -> None:
         """Evaluate checkpoints one after another; a sweep that is stopped keeps the finished ones."""
-        comm = TrainerCollective(trainer)
+        comm = processes_of(trainer)
         checkpoints = comm.broadcast(checkpoints)  # processes may have looked at different times
         for number, checkpoint in enumerate(checkpoints, 1):
             name = checkpoint.path.name
@@ -184,7 +184,7 @@ class _Evaluations:
 
     def _evaluate(self, path: Path, averaging: WeightAveraging | None, trainer: Any, pl_module: Any) -> bool:
         """Evaluate a checkpoint; return True if a monitor succeeded."""
-        comm, records = TrainerCollective(trainer), []
+        comm, records = processes_of(trainer), []
         try:
             with ExitStack() as stack:
                 with comm.all_ranks_or_none():

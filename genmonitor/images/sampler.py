@@ -154,18 +154,14 @@ class Sampler:
         draw = partial(self.draw, model, progress=progress)
         if model.shared_by is not None:
             fingerprints = gather(sharded_parts(model.module), weights_fingerprint(model.module))
-            request = (*self._request(), *fingerprints)
+            prompts = None if self.prompts is None else tuple(self.prompts.values)
+            way = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
+            request = (type(self), way, prompts, self.seed, self.batch_size, *fingerprints)
             images = draw_once(model.shared_by, request, indices, draw)
             self._shape = tuple(images.shape[1:])
         else:
             images = draw(indices)
         return Samples(images, torch.tensor(indices, dtype=torch.long, device=images.device))
-
-    def _request(self) -> tuple[Any, ...]:
-        """Return all that a sample depends on, except its index and the weights."""
-        way: Hashable = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
-        prompts: Hashable = None if self.prompts is None else tuple(self.prompts.values)
-        return type(self), way, prompts, self.seed, self.batch_size
 
 
 def _find_method(

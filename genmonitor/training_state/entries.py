@@ -24,8 +24,6 @@ from genmonitor.training_state.rng import State, slots_of
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
 """Containers to refill, with subclasses; an OrderedDict has an order that the methods of `dict` do not see."""
-HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-"""Hooks of a tensor; None before the first."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,9 @@ def entry_of_tensor(name: str, tensor: Tensor) -> tuple[Entry, list[Any]]:
 
 
 def _hooks_of(tensor: Tensor) -> dict[str, dict[Any, Any]]:
-    return {name: dict(getattr(tensor, name) or {}) for name in HOOKS}
+    """Return the hooks of a tensor, which has no dictionary of them before the first."""
+    names = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return {name: dict(getattr(tensor, name) or {}) for name in names}
 
 
 def entry_of_values(name: str, values: Any, copied: bool) -> Entry:
@@ -234,9 +234,6 @@ def _end_of(file: Any) -> int:
 # memory that processes share
 
 
-C_TYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)
-
-
 def state_of_shared(thing: Any) -> State | None:
     """Return getter and setter of what `multiprocessing` shares between processes; None for anything else."""
     if isinstance(thing, ListProxy):
@@ -244,7 +241,7 @@ def state_of_shared(thing: Any) -> State | None:
     if isinstance(thing, DictProxy):
         return thing.copy, partial(_refill_proxy, thing)
     shared = thing.get_obj() if hasattr(thing, "get_obj") else thing
-    if isinstance(shared, C_TYPES):
+    if isinstance(shared, (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)):
         size = ctypes.sizeof(shared)
         return partial(bytes, shared), lambda saved: ctypes.memmove(ctypes.addressof(shared), saved, size)
     return None

@@ -26,7 +26,6 @@ def _set_environment(before: dict[str, str]) -> None:
     os.environ.update(before)
 
 
-ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
 BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.backends, ("fp32_precision",)),
     (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32", "allow_bf16_reduced_precision_reduction")),
@@ -47,13 +46,10 @@ SETTINGS: tuple[State, ...] = (
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     *(
         (getattr(torch.backends.cuda, f"{x}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{x}_sdp"))
-        for x in ATTENTION
+        for x in ("flash", "mem_efficient", "math", "cudnn")
     ),
 )
 """Getters and setters of the working directory, the environment and settings of NumPy and torch."""
-
-HOOKED = ("torch.nn.modules.module", "torch.optim.optimizer")
-"""Modules with hooks of all networks and of all optimizers."""
 
 
 @contextmanager
@@ -97,8 +93,9 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     )
     snapshot.add_tensors(dict(module.named_parameters()), values=False)
     snapshot.add({**dict(module.named_buffers()), **{name: part for name, part in parts.items() if name not in lazy}})
-    hooks = {name: x for of in HOOKED for name, x in vars(sys.modules[of]).items() if name.startswith("_global_")}
-    snapshot.add({name: x for name, x in hooks.items() if isinstance(x, dict)})
+    for of_all in ("torch.nn.modules.module", "torch.optim.optimizer"):  # hooks of all networks, and of all optimizers
+        hooks = {name: x for name, x in vars(sys.modules[of_all]).items() if name.startswith("_global_")}
+        snapshot.add({name: x for name, x in hooks.items() if isinstance(x, dict)})
     try:
         for part in module.modules():
             part.training = False

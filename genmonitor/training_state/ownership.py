@@ -29,8 +29,6 @@ FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDA
 """Packages whose objects may be attributes of modules without being the user's state, such as the Trainer, a run or
 objects of other threads.
 """
-LIBRARIES = ("site-packages", "dist-packages", Path(sysconfig.get_path("stdlib")).name)
-"""Parts of the paths of code of libraries."""
 OWN_STATE = (nn.Module, Optimizer, LRScheduler, SobolEngine, Dataset)
 """Classes of torch whose objects count as the user's."""
 
@@ -72,7 +70,8 @@ def is_users_code(module: str | None) -> bool:
     file = getattr(sys.modules.get(str(module)), "__file__", None)
     if str(module).split(".")[0] in (*FOREIGN, OURS):
         return False
-    return module == "__main__" or (file is not None and not set(Path(file).parts) & set(LIBRARIES))
+    libraries = {"site-packages", "dist-packages", Path(sysconfig.get_path("stdlib")).name}
+    return module == "__main__" or (file is not None and not libraries & {*Path(file).parts})
 
 
 def variables_named(namespace: dict[str, Any], named: set[str]) -> Names:

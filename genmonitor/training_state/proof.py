@@ -23,7 +23,6 @@ MOST_COPIES, OF_FREE = 2**31, 4
 """Memory for copies of weights and optimizer states: 2 GiB, and at most a quarter of the free memory."""
 NAMED = 3
 """Number of objects that a note names."""
-CGROUP = Path("/sys/fs/cgroup")
 _proof: ContextVar[tuple[list[Any], list[Any]] | None] = ContextVar("_proof", default=None)
 """Entries of the surrounding block, and the names of objects restored and not restored so far."""
 
@@ -150,6 +149,7 @@ def _free_memory() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     with suppress(OSError, ValueError):  # of a container
-        limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        group = Path("/sys/fs/cgroup")
+        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
         free = min(free, max(limit - used, 0))
     return free

@@ -25,15 +25,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 12, 64, 10_000
-"""Limits of the search for generators: depth, items of a container, and objects below attributes."""
+MAX_DEPTH, MAX_OBJECTS = 12, 10_000
+"""Limits of a walk: depth, and objects below attributes."""
 
 
 METHODS = (MethodType, BuiltinMethodType, MethodWrapperType)
 State = tuple[Callable[[], Any], Callable[[Any], Any]]
 """Getter and setter of a state."""
-IN_FUNCTIONS = ("__closure__", "__defaults__", "__kwdefaults__", "cell_contents")
-"""Attributes in which functions, and the cells of their closures, hold objects."""
 
 
 def seed_everything(seed: int) -> None:
@@ -124,7 +122,7 @@ def _kind(thing: Any) -> type | None:
     return next((kind for kind in kinds if isinstance(thing, kind)), None)
 
 
-def parts_of(thing: Any, most: int = MAX_ITEMS) -> list[Any]:
+def parts_of(thing: Any, most: int) -> list[Any]:
     """Return the parts of an object: items up to a number, attributes, arguments, the object of a method."""
     if isinstance(thing, np.ndarray):
         thing = thing.ravel().tolist() if thing.dtype == object and thing.size <= most else ()
@@ -155,7 +153,8 @@ def slots_of(thing: Any) -> dict[str, Any]:
 def _places(kind: type) -> dict[str, Any]:
     """Return the descriptors of attributes of a class outside of `__dict__`."""
     if kind in (FunctionType, CellType):
-        return {name: getattr(kind, name) for name in IN_FUNCTIONS if hasattr(kind, name)}
+        holding = ("__closure__", "__defaults__", "__kwdefaults__", "cell_contents")
+        return {name: getattr(kind, name) for name in holding if hasattr(kind, name)}
     named = chain(*(vars(base).items() for base in kind.__mro__))
     held = {name: place for name, place in named if isinstance(place, MemberDescriptorType)}
     # those of CPython, such as an offset, are new integers at each access

@@ -15,7 +15,7 @@ from _helpers.modules import Linear, digits, fit, measured, plain, trainer
 from lightning.pytorch.callbacks import Callback
 from torch.utils.data import BatchSampler, DataLoader, SubsetRandomSampler, TensorDataset
 
-from genmonitor.callbacks.circumstances import TrainerCollective
+from genmonitor.callbacks.circumstances import processes_of
 from genmonitor.callbacks.data import reference_images
 
 DATA = TensorDataset(digits(0, 801))
@@ -62,7 +62,7 @@ class Sees(Callback):
         self.found = {}
 
     def on_train_start(self, trainer, pl_module):
-        real = reference_images(trainer, None, None, TrainerCollective(trainer))
+        real = reference_images(trainer, None, None, processes_of(trainer))
         for name, source in (("training", real), ("validation", real.held_out)):
             self.found[name] = sorted(source.places()[1])
 

@@ -9,7 +9,6 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
 from genmonitor.callbacks.circumstances import (
-    TrainerCollective,
     callbacks_with_state,
     circumstances,
     run_folder,
@@ -17,14 +16,6 @@ from genmonitor.callbacks.circumstances import (
 from genmonitor.distributed import Collective
 
 pytestmark = LIGHTNING_SAYS
-
-
-def test_trainer_of_one_process_agrees_with_itself(tmp_path):
-    comm = TrainerCollective(trainer(tmp_path))
-    assert (comm.rank, comm.world_size) == (0, 1)
-    assert [comm.all_true(flag) for flag in (True, False)] == [True, False]
-    assert comm.broadcast({"a": [1]}) == {"a": [1]}
-    assert comm.rank_indices(5) == range(5)
 
 
 class Sent(Collective):
