@@ -9,7 +9,7 @@ The report has the same curves to point at.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from genmonitor.evaluation.results import curve
 from genmonitor.plotting.style import (
     INK,
     Array,
-    Curve,
     add_axes,
     add_number,
     cluster_color,
@@ -58,8 +57,8 @@ def curves_of(run: MonitorRun) -> Figure:
 
 
 def cluster_curves(
-    epochs: Curve,
-    curves: Mapping[int, Curve],
+    epochs: Sequence[float],
+    curves: Mapping[int, Sequence[float]],
     baseline: Mapping[int, Band],
     labels: Array,
     note: str = "",
@@ -151,7 +150,7 @@ def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
         ax.set_axisbelow(True)
 
 
-def epoch_axis(ax: Axes, epochs: Curve) -> None:
+def epoch_axis(ax: Axes, epochs: Sequence[float]) -> None:
     """Whole epochs on the x-axis; a single evaluation stands in the middle."""
     margin = 0.02 * (max(epochs) - min(epochs)) or 1.0
     ax.set_xlim(min(epochs) - margin, max(epochs) + margin)
@@ -161,7 +160,9 @@ def epoch_axis(ax: Axes, epochs: Curve) -> None:
     ax.set_ylabel("CMS (higher is better)", fontsize=11, color=INK)
 
 
-def add_curve(ax: Axes, epochs: Curve, values: Curve, color: str, label: str, low: float = -np.inf) -> None:
+def add_curve(
+    ax: Axes, epochs: Sequence[float], values: Sequence[float], color: str, label: str, low: float = -np.inf
+) -> None:
     """One curve with gaps at nan, its points hollow below ``low``, the baseline's lower end."""
     ax.plot(epochs, values, color=color, linewidth=2, label=label, clip_on=False)
     if len(epochs) <= 50:
@@ -184,7 +185,7 @@ def add_target(ax: Axes, place: int, number: int, value: float, band: Band | Non
             add_number(ax, place, value, number, size=8)
 
 
-def latest(values: Curve) -> float:
+def latest(values: Sequence[float]) -> float:
     """The last value that is not nan; nan where there is none."""
     return next((value for value in reversed(values) if np.isfinite(value)), float("nan"))
 

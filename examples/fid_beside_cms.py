@@ -36,7 +36,7 @@ from genmonitor._formatting import format_cms
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.regions.search import Band, measure_baseline
 from genmonitor.evaluation.results import curve
-from genmonitor.plotting.style import INK, Curve, add_axes, new_figure
+from genmonitor.plotting.style import INK, add_axes, new_figure
 
 FEATURES = 32
 _PANEL, _GAP, _COLUMNS = 190, 80, 2
@@ -184,11 +184,11 @@ def picture(monitor: PixelClusterMonitor, names: Sequence[str], bands: Mapping[s
 
 
 def beside_cms(
-    epochs: Curve,
-    image: Curve,
+    epochs: Sequence[float],
+    image: Sequence[float],
     baseline: Band | None,
-    others: Mapping[str, Curve],
-    deviations: Mapping[str, Curve] | None = None,
+    others: Mapping[str, Sequence[float]],
+    deviations: Mapping[str, Sequence[float]] | None = None,
     bands: Mapping[str, Band] | None = None,
 ) -> Figure:
     """CMS of the image and other metrics of the same samples.

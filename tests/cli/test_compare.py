@@ -104,10 +104,6 @@ def test_compare_says_which_images_served_for_what(compared):
     assert split in (folder / "report.html").read_text()
 
 
-def test_compare_titles_its_table(compared):
-    assert "Regions, 120 images\n" in compared[0]
-
-
 def test_compare_writes_the_report_and_says_where(compared):
     said, folder = compared
     assert f"Report: {folder / 'report.html'}\n" in said
@@ -119,12 +115,6 @@ def test_compare_report_shows_pictures_and_names_both_sets(compared):
     assert pictures_on(compared[1] / "report.html") == {"single samples"}
     assert "real.npy" in page
     assert "fake.npz" in page
-
-
-def test_compare_says_that_the_band_is_rough(compared):
-    said, folder = compared
-    assert "treat the baseline as approximate" in said
-    assert "treat the baseline as approximate" in (folder / "report.html").read_text()
 
 
 def test_compare_speaks_of_no_epoch(compared):
@@ -153,12 +143,6 @@ def test_compare_leaves_a_manifest_of_its_values(as_json):
     (manifest,) = manifests(folder)
     assert manifest["values"] == result["values"]
     assert manifest["monitor"] == "compare"
-
-
-def test_compare_says_what_real_images_get(as_json):
-    result, _ = as_json
-    low, median, high = result["baseline"]["image"]
-    assert result["values"]["image"] < low < median < high
 
 
 def test_compare_takes_a_partition(comparing, sets):
@@ -273,53 +257,7 @@ def test_compare_says_that_generated_images_are_real_ones(files, genmonitor, tmp
     assert "Note: 300 of 300 generated images are among the real ones.\n" in said
 
 
-def test_compare_finds_nothing_wrong_with_real_images(files, genmonitor, tmp_path):
-    np.save(tmp_path / "held_out.npy", halves(120, 5).numpy())
-    status, said, _ = genmonitor("compare", files[0], tmp_path / "held_out.npy", "--out", tmp_path / "out")
-    assert status == 0
-    assert said.startswith("No evidence of a difference from real images in any region (p = ")
-    assert "differs (" not in said
-
-
-def test_compare_reports_no_band_without_width(genmonitor, tmp_path):
-    real = halves(300, 1)
-    real[..., 0] = 0.5
-    np.save(tmp_path / "real.npy", real[:200].numpy())
-    np.save(tmp_path / "fake.npy", real[200:].numpy())
-    names = [tmp_path / "real.npy", tmp_path / "fake.npy"]
-    status, _, complaint = genmonitor("compare", *names, "--n-clusters", 2, "--out", tmp_path / "out")
-    assert status == 0, complaint
-    (manifest,) = manifests(tmp_path / "out" / "genmonitor")
-    assert "constant" in manifest["values"]
-    assert {"image", "product", "cluster_1", "cluster_2"} <= manifest["baseline"].keys()
-    assert "constant" not in manifest["baseline"]
-    assert all(low < high for low, _, high in manifest["baseline"].values())
-
-
-def test_compare_as_json_holds_the_regions_as_data(as_json):
-    result, folder = as_json
-    partition = PixelPartition.load(folder / "cms_partition.npz")
-    assert result["labels"] == partition.labels.tolist()
-    dark = partition.labels[0, 5].item()
-    worst = next(iter(result["regions"]))
-    assert worst == f"cluster_{dark}"
-    of = result["regions"][worst]
-    assert (of["label"], of["sites"], of["pixels"], of["where"]) == (dark, 12, 12, "right half")
-    assert (of["p_value"], of["differs"]) == (0.001, True)
-    assert of["cms"] == result["values"][worst]
-    assert of["share"] == result["values"][f"share_{dark}"]
-    other = result["regions"][f"cluster_{3 - dark}"]
-    assert (other["differs"], other["p_value"] > 0.05) == (False, True)
-
-
 ONE, TWO = "--n-clusters 2", "light.npy --n-clusters 2"
-
-
-def test_compare_in_a_terminal_begins_with_the_finding(comparing):
-    said, folder = comparing(ONE, 200)
-    assert re.match(r"Right half, 3×4 px: contrast − [34]\d %", said)
-    assert re.search(r"^cluster_\d +12 .* right half +differs \(p = 0.001\)", said, re.MULTILINE)
-    assert f"Report: {folder / 'report.html'}" in said.replace("\n", "")
 
 
 def test_compare_of_two_sets_in_a_terminal_says_which_is_closer(comparing):
@@ -348,11 +286,6 @@ def test_compare_in_a_pipe_has_a_line_per_region_with_columns_apart(compared):
     lines = said.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("region"))
     assert [len(re.split(r"  +", line)) for line in lines[start : start + 3]] == [7, 7, 7]
-
-
-def test_compare_breaks_lines_between_words(comparing):
-    said, _ = comparing(ONE, 80)
-    assert max(map(len, said[: said.index("Report:")].splitlines())) <= 80
 
 
 @pytest.fixture(scope="module")
