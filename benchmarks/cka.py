@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from genmonitor import GaussianKernel, PixelCKA, PixelPartition
-from genmonitor.functional import _cka_taylor as levels
+from genmonitor.functional import cka as levels
 from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, site_values
 

@@ -23,10 +23,9 @@ from genmonitor._places import describe_place
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.diagnosed_areas import MOSTLY_ALL
 from genmonitor.findings.finding import FaultKind, Finding
-from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis.area import diagnose_area, distance_around
 from genmonitor.functional.diagnosis.images import Images
-from genmonitor.functional.discrepancy_map import discrepancy_map
+from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
 
 WITH_CLASSES = ("digits", "clothes", "faces", "scenes")
 AS_GOOD = 0.9

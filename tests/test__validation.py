@@ -14,7 +14,7 @@ from genmonitor._validation import (
     check_tensor,
 )
 from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
-from genmonitor.functional.w1kp.score import check_names
+from genmonitor.functional.w1kp import check_names
 from genmonitor.kernels.product import check_pair_kernels
 
 ones = torch.ones

@@ -13,7 +13,6 @@ from genmonitor._places import describe_area, describe_place
 from genmonitor.evaluation.single_samples import of_copies
 from genmonitor.findings import words as text
 from genmonitor.findings.finding import Area, FaultKind, Finding
-from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
@@ -23,7 +22,7 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
-from genmonitor.functional.discrepancy_map import discrepancy_map
+from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.partition import PixelPartition
 

@@ -31,7 +31,7 @@ from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.vendi import conditional_vendi_of, vendi_from_covariance
-from genmonitor.functional.w1kp.score import w1kp_score
+from genmonitor.functional.w1kp import w1kp_score
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import prompts_of
 from genmonitor.images.sampler import Samples

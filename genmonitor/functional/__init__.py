@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics as pure functions of tensors."""
 
-from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.authenticity import authenticity
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
-from genmonitor.functional.discrepancy_map import discrepancy_map
+from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
 from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy, band_energy_test
 from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.hypothesis_tests.odd_samples_test import (
@@ -34,9 +33,8 @@ from genmonitor.functional.vendi import (
     vendi_from_gram,
     vendi_score,
 )
-from genmonitor.functional.w1kp.calibration import W1KPCalibration, calibrate
-from genmonitor.functional.w1kp.score import similarity_level, w1kp_by_prompt, w1kp_score
-from genmonitor.functional.w1kp.subsets import prompt_reusability
+from genmonitor.functional.w1kp import prompt_reusability, similarity_level, w1kp_by_prompt, w1kp_score
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, calibrate
 
 __all__ = [
     "BandEnergy",

@@ -9,8 +9,8 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_count, check_integers
-from genmonitor.functional.w1kp.calibration import W1KPCalibration, check_calibration, check_outputs
-from genmonitor.functional.w1kp.score import PromptVariability, w1kp_by_prompt, w1kp_score
+from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt, w1kp_score
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_calibration, check_outputs
 from genmonitor.metrics._base import GenerativeMetric, is_left_out
 
 

@@ -4,7 +4,7 @@ import torch
 from _helpers import references as ref
 
 from genmonitor import GaussianKernel
-from genmonitor.functional import _cka_taylor as levels
+from genmonitor.functional import cka as levels
 from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import gram_product, site_values
 from genmonitor.linalg.feature_maps import taylor_features

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA
-from genmonitor.functional import _cka_taylor as levels
 from genmonitor.functional import centered_kernel_alignment, pixel_cka
+from genmonitor.functional import cka as levels
 from genmonitor.functional.cka import gram_product, site_values
 from genmonitor.linalg import chunking
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from genmonitor.functional import W1KPCalibration, calibrate, w1kp_score
-from genmonitor.functional.w1kp.subsets import expected_closest_pairs
+from genmonitor.functional.w1kp import expected_closest_pairs
 
 DIM = 64
 SIZES = (3, 5, 10, 25, 50)

@@ -27,7 +27,7 @@ from two_afc import TwoAFC, two_afc_accuracy
 
 from genmonitor import W1KPScore
 from genmonitor.functional import W1KPCalibration, calibrate
-from genmonitor.functional.w1kp.score import PromptVariability
+from genmonitor.functional.w1kp import PromptVariability
 
 PLANTED = (0.2, 0.4, 0.85)
 """The rule by which pairs of digits are judged here: the paper's cut-offs."""

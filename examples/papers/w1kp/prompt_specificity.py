@@ -24,7 +24,7 @@ from reusability import draw as draw_curves
 
 from genmonitor import W1KPScore
 from genmonitor.functional import W1KPCalibration, calibrate
-from genmonitor.functional.w1kp.score import PromptVariability
+from genmonitor.functional.w1kp import PromptVariability
 
 ANY = "thing"
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from genmonitor.functional import W1KPCalibration
-from genmonitor.functional.w1kp.subsets import HIGH, expected_closest_pairs, reusability
+from genmonitor.functional.w1kp import HIGH, expected_closest_pairs, reusability
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor.functional.areas import slices_of
 from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
 from genmonitor.functional.diagnosis.explain import IDENTIFIED, SURE, Explained, arbiter_of, explained
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, put_faults, usable
@@ -17,6 +16,7 @@ from genmonitor.functional.diagnosis.kinds import Models
 from genmonitor.functional.diagnosis.kinds.variety import Modes
 from genmonitor.functional.diagnosis.proportions import Weighted, match, separability
 from genmonitor.functional.diagnosis.readings import Said, differing, read, usable_readings
+from genmonitor.functional.discrepancy_map import slices_of
 from genmonitor.functional.permutation import LEVEL, Blocks, familywise_p_values, standardized
 from genmonitor.linalg.distances import squared_distances
 

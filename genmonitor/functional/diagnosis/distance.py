@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.areas import grown, slices_of, within
 from genmonitor.functional.diagnosis.kinds.shape import averaged
+from genmonitor.functional.discrepancy_map import grown, slices_of, within
 from genmonitor.linalg.distances import centered, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import REACH, Whitening

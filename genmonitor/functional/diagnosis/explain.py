@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor.functional.areas import slices_of
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, Side, closer, more, put_faults, ranked, shares
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
 from genmonitor.functional.diagnosis.readings import read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import standardized_difference
+from genmonitor.functional.discrepancy_map import slices_of
 from genmonitor.functional.permutation import LEVEL
 
 IDENTIFIED, NEARLY_ALL = 0.5, 0.95

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.areas import KEPT, grown, largest_piece, slices_of, within
 from genmonitor.functional.diagnosis.distance import Statistics, Values, pixel_views
 from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, put_faults, ranked, usable
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
 from genmonitor.functional.diagnosis.kinds import FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Misfit
+from genmonitor.functional.discrepancy_map import KEPT, grown, largest_piece, slices_of, within
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 

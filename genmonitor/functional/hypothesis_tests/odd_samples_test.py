@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_bool
-from genmonitor.functional.areas import slices_of
+from genmonitor.functional.discrepancy_map import slices_of
 from genmonitor.functional.hypothesis_tests.band_energy_test import STEP
 from genmonitor.functional.hypothesis_tests.data_copying_test import count_test, lower_than_held_out
 from genmonitor.functional.kernel_means import check_sides

@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from genmonitor.functional.areas import grown
 from genmonitor.functional.diagnosis.distance import pixel_views
 from genmonitor.functional.diagnosis.fit import PutFault, Side
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS
 from genmonitor.functional.diagnosis.kinds.tone import Brighter
 from genmonitor.functional.diagnosis.place import best_placed, best_rectangle, box, located, unlike
+from genmonitor.functional.discrepancy_map import grown
 
 BRIGHTER = Brighter((0.1,))
 EVERYWHERE = torch.ones(14, 14, dtype=torch.bool)

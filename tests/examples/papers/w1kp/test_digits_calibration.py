@@ -13,7 +13,7 @@ from genmonitor.functional import W1KPCalibration, calibrate
 
 def test_script_calibrates_measures_and_draws(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["digits_calibration.py", "--triplets", "200", "--out", str(tmp_path)])
-    monkeypatch.setattr("genmonitor.functional.w1kp.subsets.SUBSETS", 50)
+    monkeypatch.setattr("genmonitor.functional.w1kp.SUBSETS", 50)
     digits_calibration.main()
     said = capsys.readouterr().out.splitlines()
     assert len([line for line in said if line[:6].strip().isdigit()]) == 10  # a row for each class

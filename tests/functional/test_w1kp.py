@@ -13,11 +13,11 @@ from genmonitor.functional import (
     calibrate,
     prompt_reusability,
     similarity_level,
+    w1kp,
     w1kp_by_prompt,
     w1kp_score,
 )
-from genmonitor.functional.w1kp import score, subsets
-from genmonitor.functional.w1kp.subsets import expected_closest_pairs
+from genmonitor.functional.w1kp import expected_closest_pairs
 from genmonitor.linalg import chunking
 
 
@@ -181,25 +181,26 @@ def test_the_table_of_prompts():
 
 def test_the_table_counts_what_a_prompt_is_good_for_to_50(monkeypatch):
     drawn, x, index = [], 100 * outputs(80), torch.zeros(80, dtype=torch.long)
+    original = w1kp.closest_pairs
 
     def closest_pairs(similarity, generator, k=None):
         drawn.append(k)
-        return subsets.closest_pairs(similarity, generator, k)
+        return original(similarity, generator, k)
 
-    monkeypatch.setattr(score, "closest_pairs", closest_pairs)
+    monkeypatch.setattr(w1kp, "closest_pairs", closest_pairs)
     (row,) = w1kp_by_prompt(x, index, calibration=CALIBRATION)
     assert (row.outputs, row.reusability) == (80, 50)
     (row,) = w1kp_by_prompt(x, index, calibration=CALIBRATION, k=60)
     assert row.reusability == 50
-    assert row.w1kp_k == float(expected_closest_pairs(x, calibration=CALIBRATION, k=60)[0][-1])
     assert drawn == [50, 60]
+    assert row.w1kp_k == float(expected_closest_pairs(x, calibration=CALIBRATION, k=60)[0][-1])
 
 
 def test_many_outputs_of_one_prompt_stay_within_memory():
     x = outputs(300)
     found = w1kp_score(x, calibration=CALIBRATION, k=200)
     assert found["w1kp"] < found["w1kp_k"] <= 1
-    assert subsets.SUBSETS * 200 * 200 * 32 > chunking.MEMORY_BUDGET
+    assert w1kp.SUBSETS * 200 * 200 * 32 > chunking.MEMORY_BUDGET
 
 
 @pytest.mark.parametrize(
