@@ -16,7 +16,7 @@ from genmonitor._formatting import capitalized, format_p, times_real
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.results import Record
 from genmonitor.findings.finding import Area, Finding, differs, headlines
-from genmonitor.findings.line import change, clipped
+from genmonitor.findings.line import WHOLE, change, clipped
 from genmonitor.findings.tables import WIDTH
 from genmonitor.findings.values import lookup
 from genmonitor.findings.words import percent, with_strength
@@ -24,8 +24,6 @@ from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.plotting.diagnosis import parts_of
 from genmonitor.plotting.style import boundaries
 from genmonitor.report.run import RATIO, MonitorRun, Note
-
-WHOLE = "whole image"
 
 
 def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
@@ -48,7 +46,7 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
             trend = {"better": better, "trend": f"{first}{times_real(record[RATIO])} × real"}
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
         answers = _finding(findings[0], record)
-        if answers["where"] == WHOLE:
+        if answers["where"] == WHOLE[-1]:
             answers["where"] += _far_worse(run, record)
         out.append({**moment, **trend, **answers, "texts": others})
     return out
@@ -145,10 +143,10 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
     explained = sum(kind.share for kind in kinds)
     pictures = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds"
     what = " and ".join(map(with_strength, kinds)) or first.verdict or first.text
-    whole = first.area.region == "image" or (mask is not None and bool(mask.all()))
+    whole = first.area.name in WHOLE or first.area.region == "image" or (mask is not None and bool(mask.all()))
     return {
         "fine": first.fine,
-        "where": WHOLE if whole else str(first.area),
+        "where": WHOLE[-1] if whole else str(first.area),
         "what": ("no difference beyond chance" if first.fine else what) + at,
         "share": f"{percent(explained)} explained" if explained else "",
         "sure": "not tested" if first.p is None else "yes" if differs(first.p) else "no",

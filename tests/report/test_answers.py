@@ -59,6 +59,12 @@ def test_where_what_and_what_to_try(folder):
     assert [share for _, share in last["bar"]] == pytest.approx([0.5, 0.2, 0.3])
 
 
+@pytest.mark.parametrize("name", ["image", "whole image"])
+def test_findings_of_the_image_are_everywhere(folder, name):
+    changed = Finding("Visibly worse than at its best.", Area(name), "", None, fine=False)
+    assert answered(folder, [changed])[-1]["where"] == "whole image"
+
+
 def test_copies_explain_no_share(folder):
     assert answered(folder, [said([FaultKind("copies", 0.9, "of the images", 0.0)])])[-1]["share"] == ""
 
