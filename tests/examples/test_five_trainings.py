@@ -9,6 +9,7 @@ import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS
 from _helpers.runs import manifests
+from _helpers.slow import nightly_but
 
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
 
@@ -55,7 +56,7 @@ def trained(module, name, folder):
     return model.state_dict(), [torch.rand(2).tolist(), random.random()]
 
 
-@pytest.mark.parametrize("name", [x if " " not in x else pytest.param(x, marks=pytest.mark.nightly) for x in SHORT])
+@pytest.mark.parametrize("name", nightly_but(SHORT, "latent_diffusion", "adaptive_gan", "edm"))
 def test_three_added_lines_evaluate_a_training_and_leave_it_as_it_was(name, unmonitored, tmp_path):
     expected, after = trained(unmonitored, name, tmp_path / "without")
     found, then = trained(five_trainings, name, tmp_path / "with")
@@ -64,9 +65,3 @@ def test_three_added_lines_evaluate_a_training_and_leave_it_as_it_was(name, unmo
     (written,) = (tmp_path / "with").rglob("cms_run.json")
     assert len(manifests(written.parent)) == 2
     assert [*(tmp_path / "with").rglob("report.html")]
-
-
-@pytest.mark.parametrize("name", five_trainings.TRAININGS)
-def test_no_training_has_more_than_three_added_lines(name):
-    of_training = inspect.getsource(five_trainings.TRAININGS[name]).count(ADDED)
-    assert 1 + of_training <= 3  # an import, and these
