@@ -20,14 +20,11 @@ from genmonitor import (
     RKEScore,
     ScendiScore,
     VendiScore,
-    W1KPScore,
 )
 from genmonitor.functional import calibrate
 
 REAL, FAKE = images(30, 1), images(24, 2) ** 2
 NEEDS = {"W1KPScore": {"calibration": calibrate(features(40, 5, 12))}}
-PROMPTED = ("ConditionalVendiScore", "PromptSplit", "ScendiScore", "W1KPScore")
-BY_IMAGES = [name for name in genmonitor.metrics.__all__ if name not in PROMPTED]
 
 
 def made(name):
@@ -58,17 +55,6 @@ def alone(name, calls):
 
 
 grouped = pytest.mark.parametrize("groups", [True, False], ids=["compute groups", "apart"])
-
-
-@grouped
-@pytest.mark.parametrize("order", [1, -1], ids=["real first", "fake first"])
-def test_images_of_both_sides_feed_all_metrics_of_images(order, groups):
-    metrics = MetricCollection({name: made(name) for name in BY_IMAGES}, compute_groups=groups)
-    calls = [(REAL[:20], True), (REAL[20:], True), (FAKE[:20], False), (FAKE[20:], False)][::order]
-    for x, real in calls:
-        metrics.update(x, real=real)
-    for name in BY_IMAGES:
-        same(metrics[name].compute(), alone(name, calls))
 
 
 @grouped
@@ -198,9 +184,3 @@ def test_a_second_model_is_left_out_of_metrics_of_one_beside_promptsplit():
     alone = ScendiScore()
     alone.update(outputs, prompts)
     same(metrics["scendi"].compute(), alone.compute())
-
-
-def test_w1kp_takes_no_images_but_says_so():
-    metric = W1KPScore(**NEEDS["W1KPScore"])
-    with pytest.raises(ValueError, match=r"shape \[N, D\]"):
-        metric.update(FAKE, torch.arange(24))

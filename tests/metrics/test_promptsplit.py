@@ -6,7 +6,6 @@ from _helpers.joint_spectra import KERNELS, random_sides
 from _helpers.processes import in_two_processes
 from _helpers.prompt_ranks import FEATURES, FORMS, PROMPTS, everything, feed
 from torch.testing import assert_close
-from torchmetrics import MetricCollection
 
 from genmonitor import CosineKernel, GaussianKernel, PromptSplit, W1KPScore
 from genmonitor.functional import calibrate, prompt_split, w1kp_by_prompt
@@ -113,22 +112,6 @@ def test_widths_are_saved_without_asking(form):
         one.update(y, u, reference=True)
         values.append(one.compute())
     same(*values, 0)
-
-
-def test_a_collection_shares_the_samples():
-    x, t, y, u = random_sides()
-    metrics = MetricCollection(
-        {"all": PromptSplit(), "weighted": PromptSplit(eta=0.5), "few": PromptSplit(num_modes=2)}
-    )
-    for _ in range(2):
-        metrics.update(y, u, reference=True)
-        metrics.update(x, t, reference=False)
-    assert len(metrics.compute_groups) == 1
-    metrics.compute()
-    twice = [torch.cat([side, side]) for side in (x, t, y, u)]
-    for name, arguments in (("all", {}), ("weighted", {"eta": 0.5}), ("few", {"num_modes": 2})):
-        found = metrics[name].compute()["eigenvalues"]
-        same(found, prompt_split(*twice, **arguments).eigenvalues)
 
 
 @pytest.fixture(scope="module")

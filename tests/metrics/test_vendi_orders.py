@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from _helpers import entropy_references as twin
-from _helpers.slow import slow_but
 from torchmetrics import MetricCollection
 
 from genmonitor import GaussianKernel, RKEScore, VendiScore
@@ -18,7 +17,7 @@ from genmonitor.linalg.spectrum import FLOOR
 
 ORDERS = [0.05, 0.1, 0.5, 0.9, 1, 1.5, 2, 10, math.inf]
 DTYPES = [torch.float32, torch.bfloat16, torch.float64]
-SIZES = {64: 700, 512: 1000, 768: 1000, 1536: 1600}
+SIZES = {64: 700, 512: 1000, 768: 1000}
 """Samples for so many features: more of them, so that the covariance has full rank."""
 
 
@@ -63,14 +62,14 @@ def orders_share_a_decomposition(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("dim", slow_but([64, 512, 1536], 64, 512))
+@pytest.mark.parametrize("dim", [64, 512])
 def test_function(dim, dtype):
     x = samples(dim).to(dtype)
     assert [float(vendi_score(x, order=order)) for order in ORDERS] == pytest.approx(expected(dim, dtype), rel=1e-8)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("dim", slow_but([64, 512, 1536], 64, 512))
+@pytest.mark.parametrize("dim", [64, 512])
 def test_metric(dim, dtype):
     # RKE leads the group: one state serves all orders, whatever metric keeps it
     metrics = MetricCollection([RKEScore()], compute_groups=True)
