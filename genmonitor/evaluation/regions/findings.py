@@ -99,8 +99,10 @@ class RegionFindings:
             when = " at every evaluation so far"
         everything = Area("the image", region=IMAGE)
         if subject is None:
-            smallest = last.get(P, min(last[p[name]] for name in self.partition.regions()))
-            least = f"{'' if P in last else 'smallest '}{format_p(smallest)}"
+            smallest, of = last.get(P, 0.0), ""
+            if differs(smallest):  # by another test, such as that for copies
+                smallest, of = min(last[p[name]] for name in self.partition.regions()), "smallest "
+            least = f"{of}{format_p(smallest)}"
             text = f"No evidence of a difference from real images in any region{when} ({least})."
             return Finding(text, everything, "", IMAGE, True, smallest, since)
         found = last[p[subject]]

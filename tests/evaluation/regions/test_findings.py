@@ -83,6 +83,13 @@ def test_most_different_region(change, expected):
             "constant (pixels that never vary) differs from real images (p = 0.005).",
         ),
         (GOOD, True, "image", "No evidence of a difference from real images in any region (smallest p = 0.21)."),
+        (GOOD | {"p": 0.4}, True, "image", "No evidence of a difference from real images in any region (p = 0.4)."),
+        (
+            GOOD | {"p": 1e-9, "p_finding": 1e-10},  # of copies, say
+            True,
+            "image",
+            "No evidence of a difference from real images in any region (smallest p = 0.21).",
+        ),
         (
             GOOD | {"p_image": 0.01},
             False,
