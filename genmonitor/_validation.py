@@ -14,6 +14,10 @@ from collections.abc import Sized
 import torch
 from torch import Tensor
 
+NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+NUMBERS |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+"""Dtypes of real numbers for which torch has all operations: not float8, nor uint16."""
+
 
 class NotFiniteError(ValueError):
     """NaN or infinities in values: a finding about their source, not a wrong call."""
@@ -30,8 +34,8 @@ def check_tensor(name: str, value: object) -> Tensor:
             " Give a plain tensor, such as x.full_tensor() for a DTensor."
         )
     value = plain(value)
-    if value.is_complex() or value.dtype == torch.bool:
-        raise TypeError(f"Expected `{name}` to hold real numbers, but got dtype {value.dtype}.")
+    if value.dtype not in NUMBERS:
+        raise TypeError(f"Expected `{name}` to hold real numbers, but got dtype {value.dtype}. Use x.float().")
     if value.layout != torch.strided:
         raise TypeError(f"Expected `{name}` to be a dense tensor, but got layout {value.layout}. Use x.to_dense().")
     if value.is_meta:

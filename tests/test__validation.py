@@ -72,7 +72,9 @@ def test_a_refusal_names_argument_value_and_remedy(case):
     assert message.endswith(".")
 
 
-@pytest.mark.parametrize("kind", [[1], ones(1) * 1j, ones(1).bool()])
+@pytest.mark.parametrize(
+    "kind", [[1], ones(1) * 1j, ones(1).bool(), ones(1).to(torch.float8_e4m3fn), ones(1).to(torch.uint16)]
+)
 def test_the_wrong_type_is_a_type_error(kind):
     with pytest.raises(TypeError):
         check_tensor("x", kind)

@@ -72,4 +72,6 @@ def band_finding(found: BandEnergy) -> list[Finding]:
 def _ratio(energy: float, of: str = "") -> str:
     if energy < 2:
         return f"{100 * energy:.0f} %{of}"
+    if energy >= 1000:  # real images without details
+        return "more than 1000 times"
     return f"{energy:.0f} times" if energy >= 10 else f"{energy:.2g} times"

@@ -30,6 +30,12 @@ def test_the_band_that_differs_most_is_said_first_and_others_are_spoken_of():
     ]
 
 
+@pytest.mark.parametrize("energy", [1000.0, 1e300, float("inf")])
+def test_a_ratio_to_nothing_is_no_row_of_digits(energy):
+    [text] = said([energy, 1.0, 1.0], [0.005, 0.9, 0.9])
+    assert text.startswith("Details of 2-4 px have more than 1000 times the energy of real images (p = 0.005)")
+
+
 def test_what_chance_brings_in_one_of_twenty_comparisons_is_not_said():
     assert said([0.9, 1.0, 1.0], [0.03, 0.9, 0.9]) == []
 

@@ -49,7 +49,8 @@ def read_array(
             arrays = {"": np.lib.format.open_memmap(path, mode="c")}  # read where it is used
         else:
             with path.open("rb") as stream:  # numpy leaves a file open that it refuses
-                arrays = dict(np.load(stream, allow_pickle=False))
+                members = np.load(stream, allow_pickle=False).items()
+                arrays = {name: member for name, member in members if not isinstance(member, bytes)}
     except Exception as error:
         # numpy's message advises unpickling, which may run any code
         why = "it is no such file, or holds other objects" if "pickle" in str(error) else str(error).rstrip(".")

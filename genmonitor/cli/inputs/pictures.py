@@ -119,12 +119,14 @@ class Pictures(Dataset[Tensor]):
 def find_pictures(folder: Path) -> list[Picture]:
     """List the image files in a folder by path, 2.png before 10.png.
 
-    Files whose names begin with a dot, such as ._1.png of macOS, are ignored.
+    Files whose names begin with a dot, such as ._1.png of macOS, are ignored, and so are folders and pipes with names
+    of pictures.
 
     Raises:
         FileNotFoundError: If there are none.
     """
-    files = [file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.name[0] != "."]
+    named = [file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.name[0] != "."]
+    files = [file for file in named if file.is_file() or not file.exists()]  # a link to nowhere is named as broken
     if not files:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
         raise FileNotFoundError(f"Expected image files ({kinds}) under {folder}, but found none.")
@@ -167,14 +169,14 @@ def open_pictures(
     if bad and not (skip_bad and good):
         raise ValueError(_listed(path, bad, len(pictures)))
     notes = [f"left out {len(bad)} of {len(pictures)} files of {path}: {_first(bad)}"] if bad else []
-    sizes = sorted({(h, w) for h, w, _ in heads})
+    sizes = {(h, w): picture.name for picture, (h, w, _) in zip(reversed(good), reversed(heads), strict=True)}
     if size is None and len(sizes) > 1:
-        some = ", ".join(f"{h}×{w}" for h, w in sizes[:3])
+        some = ", ".join(f"{h}×{w} ({name})" for (h, w), name in sorted(sizes.items())[:3])
         raise ValueError(f"Expected images of one size, but {path} holds {some}. Give --size to resize them.")
     gray = sum(gray for *_, gray in heads)
     if 0 < gray < len(heads):
         notes.append(f"{gray} of {len(heads)} images of {path} are gray, and read as colored ones like the others")
-    shape = (1 if gray == len(heads) else 3, *(sizes[0] if size is None else (size, size)))
+    shape = (1 if gray == len(heads) else 3, *(next(iter(sizes)) if size is None else (size, size)))
     loader = DataLoader(Pictures(good, shape), num_workers=min(MOST_WORKERS, processors()))
     return [x.name for x in good], ImageSet(loader, name=str(path)), tuple(notes)
 

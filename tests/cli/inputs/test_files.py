@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,14 @@ def test_no_message_advises_to_load_unsafely(tmp_path, write, suffix):
     with pytest.raises(ValueError, match=r"file of plain numbers, but .* is not") as caught:
         read_array(path)
     assert "pickle" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize("key", [None, "data.pkl"])
+def test_an_archive_of_other_files_holds_no_array(tmp_path, key):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("data.pkl", "no array")
+    with pytest.raises(ValueError, match=r"name of one of the arrays in .*: nothing"):
+        read_array(tmp_path / "x.npz", key)
 
 
 def test_another_kind_of_file_is_refused_by_its_name(tmp_path):

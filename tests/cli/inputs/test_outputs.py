@@ -98,7 +98,7 @@ def test_gray_pictures_have_one_channel_unless_some_do_not(tmp_path, pictures):
 def test_pictures_of_several_sizes_are_refused(tmp_path, pictures):
     save(tmp_path / "1.png", pictures[0])
     save(tmp_path / "2.png", pictures[0, :4])
-    with pytest.raises(ValueError, match=r"images of one size, but .* holds 4×5, 6×5. Give --size"):
+    with pytest.raises(ValueError, match=r"one size, but .* holds 4×5 \(2\.png\), 6×5 \(1\.png\)\. Give --size"):
         read_images(str(tmp_path))
 
 

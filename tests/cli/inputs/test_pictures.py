@@ -107,6 +107,13 @@ def test_hidden_files_are_no_pictures(folder):
     assert [name.rpartition("/")[2] for name in read(folder).names] == [f"{i}.png" for i in range(GOOD)]
 
 
+@pytest.mark.timeout(60)  # a pipe is read for ever
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_picture(folder, make):
+    make(folder / "x.png")
+    assert len(read(folder).names) == GOOD
+
+
 def test_gray_images_among_colored_ones_are_noted(folder):
     Image.new("L", (6, 4)).save(folder / "gray.png")
     assert read(folder).notes == (f"1 of 5 images of {folder} are gray, and read as colored ones like the others",)
