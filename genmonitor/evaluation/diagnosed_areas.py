@@ -12,7 +12,7 @@ from torch import Tensor
 from genmonitor._places import describe_area, describe_place
 from genmonitor.evaluation.single_samples import of_copies
 from genmonitor.findings import words as text
-from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.findings.finding import Area, FaultKind, Finding, overlap
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
@@ -49,7 +49,7 @@ def diagnose_areas(
 
     def repeats_another(mask: Tensor) -> bool:
         # intersection over union from which two areas are one
-        others = any(_overlap(mask, x.mask) >= 0.5 for x in areas.values())
+        others = any(overlap(mask, x.mask) >= 0.5 for x in areas.values())
         return others or describe_area(mask) in MOSTLY_ALL
 
     for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
@@ -92,10 +92,6 @@ def _without_others(p_map: Tensor, mask: Tensor, masks: list[NamedMask]) -> Tens
         if other is not mask and not bool(other.all()):
             p_map = p_map.masked_fill(other, 1.0)
     return p_map
-
-
-def _overlap(one: Tensor, other: Tensor) -> float:
-    return float((one & other).sum() / (one | other).sum())
 
 
 def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], images: Images) -> list[Finding]:

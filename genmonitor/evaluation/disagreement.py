@@ -186,10 +186,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         value_range = None if self._value_range is None else list(self._value_range)
         state = super().fit_state() | {"range": value_range}
         if self.reference != "data" and not self.needs_first_samples:
-            state["features"] = self._reference.features.cpu()
-            state["shown"] = self._reference.shown.half()
-            state["indices"] = self._reference.indices.cpu()
-            state["shown_indices"] = self._reference.shown_indices.cpu()
+            saved = {name: values.cpu() for name, values in vars(self._reference).items()}
+            state["reference"] = saved | {"shown": self._reference.shown.half()}
         return state
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
@@ -197,10 +195,9 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         super().load_fit_state(state)
         if state["range"] is not None:
             self._value_range = (state["range"][0], state["range"][1])
-        if "features" in state:
-            self._reference = SampleSet(
-                state["features"], state["indices"], state["shown"].float(), state["shown_indices"]
-            )
+        if "reference" in state:
+            saved = state["reference"]
+            self._reference = SampleSet(**saved | {"shown": saved["shown"].float()})
 
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""

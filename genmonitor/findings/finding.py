@@ -152,6 +152,13 @@ def from_run_lengths(saved: Mapping[str, Sequence[int]]) -> Tensor:
     return (torch.arange(len(runs)) % 2 == 1).repeat_interleave(runs).view(*saved["shape"])
 
 
+def overlap(mask: Tensor | None, other: Tensor | None) -> float:
+    """Return the intersection over union of two masks; without both, 1 if both are None."""
+    if mask is None or other is None or mask.shape != other.shape:
+        return float(mask is other)
+    return float((mask & other).sum() / (mask | other).sum().clamp_min(1))
+
+
 def verdict_of(findings: Sequence[Finding], region: str) -> str:
     """Return all findings of a region in a few words.
 

@@ -110,7 +110,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
                 wide = part.double()
                 distances += self.distances(*self.prepared(wide, wide))
         upper = torch.triu_indices(len(first), len(first), offset=1, device=first.device)
-        median = _median(distances[upper[0], upper[1]])
+        median = float(distances[upper[0], upper[1]].quantile(0.5))
         if median == 0:
             raise ValueError(
                 "Expected samples that differ for the median heuristic, but more than half of the "
@@ -182,9 +182,3 @@ def check_unit_diagonal(kernel: Kernel, values: Tensor) -> None:
             f"Expected a kernel with k(x, x) = 1, but that of {kernel!r} is off by {worst:.3g}. Let its `gram` "
             "divide by sqrt(k(x, x) k(y, y))."
         )
-
-
-def _median(values: Tensor) -> float:
-    """Return the same as `quantile(0.5)`, without sorting all values."""
-    lower, upper = (float(values.kthvalue(rank).values) for rank in ((len(values) + 1) // 2, len(values) // 2 + 1))
-    return lower + (upper - lower) / 2

@@ -86,7 +86,7 @@ def find_clusters(
 
     (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
     # Ward's is left out: it is seldom the most stable, and halves then often disagree
-    linkages = (linkage,) if linkage else ("average", "smoothed")
+    linkages: tuple[Linkage, ...] = (linkage,) if linkage else ("average", "smoothed")
     counts = automatic_counts(int((cka.diagonal() != 0).sum())) if n_clusters is None else [n_clusters]
     found = {(x, c): cut for x in linkages for c, cut in cuts(cka, shape, counts, patch_size, x).items()}
     some, grid = on_a_grid(sites, of_cells)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import Tensor
-
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.classes import ClassResult
 from genmonitor.evaluation.diagnosis import Diagnosis
@@ -17,7 +15,7 @@ from genmonitor.evaluation.regions.tracker import Look
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.tracker import IN_A_ROW
-from genmonitor.findings.finding import Finding
+from genmonitor.findings.finding import Finding, overlap
 from genmonitor.functional.hypothesis_tests.relative_similarity import MMDInfluence
 
 CHANGED = 1.25
@@ -174,10 +172,4 @@ def _same(finding: Finding, other: Finding) -> bool:
     """Return True if two findings have the same kind and place, or are the same without a place."""
     kinds = [x.kinds[0].name if x.kinds else x.measure for x in (finding, other)]
     # smallest overlap of the areas of two findings about the same place
-    return kinds[0] == kinds[1] and _overlap(finding.area.mask, other.area.mask) >= 0.3
-
-
-def _overlap(mask: Tensor | None, other: Tensor | None) -> float:
-    if mask is None or other is None or mask.shape != other.shape:
-        return float(mask is other)
-    return float((mask & other).sum() / (mask | other).sum().clamp_min(1))
+    return kinds[0] == kinds[1] and overlap(finding.area.mask, other.area.mask) >= 0.3

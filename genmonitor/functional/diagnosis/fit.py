@@ -87,10 +87,6 @@ class Side:
         few = replace(self, real=self.real[:count], fake=fake, fake_gram=gram)
         return replace(few, offset=self.offset + self.left(()) - few.left(()))
 
-    def put_into(self, area: Tensor) -> Side:
-        """Return the side with faults put into another area [H, W]."""
-        return replace(self, area=area.to(self.real.device))
-
     def put(self, faults: Faults) -> Tensor:
         """Return the real images with faults in the area."""
         return put_faults(self.real, faults, self.area, (self.low, self.high), self.seed)

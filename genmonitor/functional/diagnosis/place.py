@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -109,7 +110,7 @@ class _Place:
 
     def __init__(self, side: Side, faults: Faults) -> None:
         self.side, self.known = side, dict[bytes, float]()
-        self.faulty = side.put_into(torch.ones(side.real.shape[2:], dtype=torch.bool)).put(faults)
+        self.faulty = replace(side, area=torch.ones_like(side.area)).put(faults)
 
     def best(self, areas: Sequence[Tensor]) -> tuple[float, Tensor]:
         keys, real = [area.numpy().tobytes() for area in areas], self.side.real
