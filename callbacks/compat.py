@@ -33,7 +33,7 @@ def logs_discarded(pl_module: Any, note: Callable[[str], Any]) -> Iterator[None]
 
     Otherwise the hook that evaluates would log it, and Lightning ends a run for options not allowed there.
     """
-    base = next(kind for kind in type(pl_module).__mro__ if kind.__name__ == "LightningModule")
+    base: Any = next(kind for kind in type(pl_module).__mro__ if kind.__name__ == "LightningModule")
     log = base.log
     base.log = lambda module, name, *_, **__: note(
         f"what `sample` logs as {name!r} is discarded, since it would have changed the training's values. Log it in "

@@ -18,11 +18,11 @@ from genmonitor.cli.arguments import (
     given_settings,
     nonempty,
 )
+from genmonitor.cli.encoding import default_device
 from genmonitor.cli.gate import check_names, condition, failures, junit
-from genmonitor.cli.inputs.encoding import default_device
-from genmonitor.cli.inputs.outputs import Outputs, images_of, read_images, read_outputs
-from genmonitor.cli.inputs.prompts import read_prompts
-from genmonitor.cli.progress import show_progress
+from genmonitor.cli.outputs import Outputs, images_of, read_images, read_outputs
+from genmonitor.cli.processes import show_progress
+from genmonitor.cli.prompts import read_prompts
 from genmonitor.cli.results import Measurement, Result, check_writable
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation import Comparison, RegionSettings, compare

@@ -12,15 +12,15 @@ from typing import Any
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import add_settings, add_sigma_arguments, apart, given_settings, nonempty
-from genmonitor.cli.inputs.encoding import (
+from genmonitor.cli.encoding import (
     as_samples,
     default_device,
     input_notes,
     prompt_encoder,
     value_range,
 )
-from genmonitor.cli.inputs.outputs import Outputs, cut
-from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
+from genmonitor.cli.outputs import Outputs, cut
+from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.disagreement import DisagreementEvaluator

@@ -12,7 +12,7 @@ from typing import Any
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import add_settings, add_sigma_arguments, given_settings, nonempty, whole_number
-from genmonitor.cli.inputs.encoding import (
+from genmonitor.cli.encoding import (
     as_samples,
     check_not_zero,
     default_device,
@@ -20,8 +20,8 @@ from genmonitor.cli.inputs.encoding import (
     prompt_encoder,
     value_range,
 )
-from genmonitor.cli.inputs.outputs import Outputs
-from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator

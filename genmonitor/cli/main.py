@@ -19,8 +19,7 @@ from textwrap import fill
 from typing import Any, NoReturn
 
 from genmonitor._io import as_json, printable
-from genmonitor.cli.processes import Group, launcher_hidden, processes_of
-from genmonitor.cli.progress import progress_shows, show_progress
+from genmonitor.cli.processes import Group, launcher_hidden, processes_of, progress_shows, show_progress
 
 FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 """Exit statuses: 2 as in argparse for wrong arguments; 130 and 143 as in a shell for Ctrl-C and SIGTERM."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of a command: one, unless `--distributed` joins those started together."""
+"""Processes of a command, one unless `--distributed` joins those started together, and the progress that they show."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
+from genmonitor._io import Progress, no_progress, terminal_progress
 
 LAUNCHED = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"),
@@ -143,3 +144,34 @@ def _meet(rank: int, size: int, words: Sequence[str]) -> Store:
                 f"process {number} got `{other}`. Leave --distributed out to run commands side by side."
             )
     return store
+
+
+def progress_shows(shows: bool) -> None:
+    """Turn progress on or off."""
+    global _shows
+    _shows = shows
+
+
+_shows = True
+
+
+@contextmanager
+def show_progress(description: str, piped: bool = True) -> Iterator[Progress]:
+    """Show the current step on standard error until the block ends, as one line if it is no terminal.
+
+    Args:
+        description: Description of the step, such as "reading images".
+        piped: True to print that line.
+
+    Yields:
+        A function that wraps an iterable in a bar below that line.
+    """
+    if not (_shows and sys.stderr.isatty()):
+        if _shows and piped:
+            print(f"{description} …", file=sys.stderr, flush=True)
+        yield no_progress
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=0, desc=description, bar_format="{desc} ({elapsed})", leave=False):
+        yield terminal_progress

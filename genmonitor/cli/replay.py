@@ -11,7 +11,7 @@ from typing import Any
 
 from genmonitor._manifest import versions
 from genmonitor.cli.arguments import add_setup_argument, nonempty_path
-from genmonitor.cli.progress import show_progress
+from genmonitor.cli.processes import show_progress
 from genmonitor.findings.tables import Table, aligned
 
 

@@ -19,10 +19,10 @@ from genmonitor._formatting import as_sentence
 from genmonitor._io import Progress, signals_deferred
 from genmonitor._manifest import versions
 from genmonitor.cli.arguments import nonempty, nonempty_path
-from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device, encode, encoder_range
-from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
-from genmonitor.cli.inputs.prompts import HELP, PromptRows
-from genmonitor.cli.progress import show_progress
+from genmonitor.cli.encoding import add_encoder_arguments, default_device, encode, encoder_range
+from genmonitor.cli.outputs import OUTPUTS, Outputs, read_outputs
+from genmonitor.cli.processes import show_progress
+from genmonitor.cli.prompts import HELP, PromptRows
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import ShownImages

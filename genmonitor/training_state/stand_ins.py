@@ -17,7 +17,11 @@ import numpy as np
 from genmonitor.training_state.entries import state_of_file
 from genmonitor.training_state.rng import METHODS, parts_of
 
-RESTARTED = (*(type(iter(kind())) for kind in (list, tuple, str)), type(iter(range(0))), itertools.count)
+RESTARTED: tuple[Any, ...] = (
+    *(type(iter(kind())) for kind in (list, tuple, str)),
+    type(iter(range(0))),
+    itertools.count,
+)
 """Iterators and counters whose copies continue independently."""
 ITERATING = ("builtins", "itertools", "numpy", "_collections", "_csv", "array", "torch.utils.data.dataloader")
 """Modules with iterators that cannot start again."""

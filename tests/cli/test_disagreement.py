@@ -8,7 +8,7 @@ from _helpers.runs import table_rows
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.inputs.outputs import read_images
+from genmonitor.cli.outputs import read_images
 from genmonitor.functional import prompt_split
 from genmonitor.report.run import MonitorRun
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.inputs.outputs import read_images
+from genmonitor.cli.outputs import read_images
 from genmonitor.functional import precision_recall_density_coverage, scendi_score, vendi_score
 
 LABELS = torch.arange(36) % 3

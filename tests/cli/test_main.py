@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from genmonitor.cli import main, progress
+from genmonitor.cli import main, processes
 from genmonitor.cli import report as report_command
 
 COMMANDS = ["compare", "diversity", "disagreement", "replay", "report", "sweep", "best"]
@@ -185,4 +185,4 @@ def test_a_quiet_command_prints_its_finding_alone(monkeypatch, capsys):
     monkeypatch.setattr(report_command, "run", lambda args: ({}, "The finding.\nMore of it."))
     assert main(["report", "run", "--quiet"]) == 0
     assert capsys.readouterr() == ("The finding.\n", "")
-    assert progress._shows  # to the next command of this process
+    assert processes._shows  # to the next command of this process

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from genmonitor.cli.progress import progress_shows, show_progress
+from genmonitor.cli.processes import progress_shows, show_progress
 
 
 def test_a_file_gets_a_line_for_each_stage(capsys):
@@ -58,5 +58,5 @@ def test_a_quiet_command_shows_nothing(monkeypatch):
 
 
 def test_waiting_for_torch_is_said_before_torch_is_loaded():
-    code = "import sys, genmonitor.cli.progress; print('torch' in sys.modules)"
+    code = "import sys, genmonitor.cli.processes; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

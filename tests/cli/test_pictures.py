@@ -10,8 +10,7 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 from genmonitor._io import no_progress
-from genmonitor.cli.inputs.outputs import read_outputs
-from genmonitor.cli.inputs.pictures import FORMATS, IMAGE_SUFFIXES, PictureError, find_pictures
+from genmonitor.cli.outputs import FORMATS, IMAGE_SUFFIXES, PictureError, find_pictures, read_outputs
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\n%%Page: 1 1\nshowpage\n%%EOF\n"
 GOOD = 4

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from genmonitor._io import no_progress
-from genmonitor.cli.inputs.encoding import (
+from genmonitor.cli.encoding import (
     as_samples,
     encode,
     encoder_range,
     prompt_encoder,
 )
-from genmonitor.cli.inputs.outputs import Outputs
-from genmonitor.cli.inputs.prompts import PromptRows
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows
 from genmonitor.distributed import SingleProcess
 from genmonitor.images.image_set import ImageSet
 

@@ -11,8 +11,8 @@ import torch
 
 from genmonitor._io import Progress
 from genmonitor.cli.arguments import add_folder_arguments, nonempty, whole_number
-from genmonitor.cli.inputs.outputs import Outputs
-from genmonitor.cli.inputs.prompts import PromptRows
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows
 from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, pixels
 from genmonitor.encoders.pretrained import IMAGE_MODELS, TEXT_MODELS, image_encoder, text_encoder

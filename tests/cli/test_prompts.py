@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from genmonitor._io import no_progress
-from genmonitor.cli.inputs.outputs import Outputs, read_outputs
-from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
+from genmonitor.cli.outputs import Outputs, read_outputs
+from genmonitor.cli.prompts import PromptRows, read_prompts
 
 IMAGES = Outputs("a", ["cat/1.png", "dog/2.png", "dog/3.png"], images=torch.zeros(3, 1, 2, 2))
 EXPECTED = ["a cat", "a dog", "a pug"]

@@ -12,7 +12,7 @@ from _helpers.slow import nightly_but
 from PIL import Image
 
 from genmonitor._io import no_progress
-from genmonitor.cli.inputs.outputs import cut, read_images, read_outputs
+from genmonitor.cli.outputs import cut, read_images, read_outputs
 from genmonitor.images.image_set import READ_BATCH
 
 

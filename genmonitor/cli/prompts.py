@@ -3,24 +3,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genmonitor.cli.inputs.files import (
-    ARRAY_SUFFIXES,
-    pick,
-    read_array,
-    read_csv,
-    read_json_lines,
-    read_text,
-    split_key,
-    split_lines,
-)
-from genmonitor.cli.inputs.outputs import PROMPT_KEYS, Outputs, cut
+from genmonitor.cli.outputs import ARRAY_SUFFIXES, Outputs, cut, read_array, split_key
 
+PROMPT_KEYS = ("prompt", "question", "caption", "label", "class", "text")
+"""Names of the prompt in a line of JSON, or of its column in a CSV file."""
 HELP = (
     "prompt of each output. Either a text file with one per line or an array of class labels, in the "
     "order of the files' paths (2.png before 10.png) or of the rows. Or lines of JSON or a CSV file with a column "
@@ -163,3 +158,57 @@ def _by_file(path: Path, prompts: dict[str, str], files: list[str], outputs: Out
                 f"{', '.join(found[:3])}."
             )
     return [prompts[name] for name in names]
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """Read a file of one JSON value per line; empty lines are skipped.
+
+    Raises:
+        ValueError: If a line is not a JSON value, with its number.
+    """
+    out = []
+    for number, line in enumerate(split_lines(read_text(path)), start=1):
+        try:
+            out += [json.loads(line)] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"Expected JSON in line {number} of {path}, but got {line[:60]!r}: {error}") from error
+    return out
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """Read a file of comma-separated values, whose first row names the columns.
+
+    Raises:
+        ValueError: If a quote is not closed, or a row has more values than columns.
+    """
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    rows = []
+    try:
+        for row in reader:
+            if any(value.strip() for value in row.pop(None, [])):  # type: ignore[call-overload]
+                raise csv.Error(f"it has more values than the {len(row)} columns of the first row")
+            rows.append(row)
+    except csv.Error as error:
+        raise ValueError(
+            f"Expected rows of separated values in {path}, but cannot read row {len(rows) + 1}: {error}. Put values "
+            "that contain a comma or a line break between quotes."
+        ) from error
+    return rows
+
+
+def read_text(path: Path) -> str:
+    """Read a text file in UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"Expected text in UTF-8, but {path} holds something else: {error}") from error
+
+
+def split_lines(text: str) -> list[str]:
+    """Split a text only at line feeds; unlike in `str.splitlines`, U+2028 and the like are part of a line."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def pick(row: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """Return the value of a row under the first of the names that it has; None if it has none."""
+    return next((row[name] for name in names if row.get(name) is not None), None)

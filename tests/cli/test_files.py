@@ -4,7 +4,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from genmonitor.cli.inputs.files import read_array, read_csv, split_key
+from genmonitor.cli.outputs import read_array, split_key
+from genmonitor.cli.prompts import read_csv
 
 
 def test_a_name_behind_a_colon_is_the_array_of_a_file(tmp_path):
