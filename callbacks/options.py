@@ -9,7 +9,7 @@ from typing import Any
 
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.callbacks.weights import Weights
-from genmonitor.images.sampler import PromptedSampleFn, SampleFn
+from genmonitor.images.sampler import SampleFn
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 
 
@@ -34,7 +34,7 @@ class MonitorOptions(EvaluationOptions, total=False):
 
     every_n_epochs: int
     every_n_train_steps: int | None
-    sample_fn: SampleFn | PromptedSampleFn | None
+    sample_fn: SampleFn | None
     sample_batch_size: int
     real_images: Any
     weights: Weights

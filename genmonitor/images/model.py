@@ -11,9 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-GENERATORS = ("generator", "netG", "G", "gen", "decoder")
-"""Names of the network from noise to images in public training scripts."""
-
 
 @dataclass(frozen=True, eq=False)
 class SampledModel:
@@ -85,7 +82,8 @@ def _device(module: nn.Module) -> torch.device:
 def suggested_call(module: nn.Module, called: str) -> str:
     """Return an expression of n that draws n images from a module without a method for it, or an empty text.
 
-    Its network has a name among `GENERATORS`, and its first layer with weights gives the shape of the noise.
+    Its network has one of the names that public training scripts give it, and its first layer with weights gives the
+    shape of the noise.
 
     Example:
         >>> module = nn.Module()
@@ -93,7 +91,8 @@ def suggested_call(module: nn.Module, called: str) -> str:
         >>> suggested_call(module, called="m")
         'm.decoder(torch.randn(n, 16))'
     """
-    name = next((name for name in GENERATORS if isinstance(getattr(module, name, None), nn.Module)), "")
+    usual = ("generator", "netG", "G", "gen", "decoder")
+    name = next((name for name in usual if isinstance(getattr(module, name, None), nn.Module)), "")
     network = getattr(module, name) if name else module
     first = next((layer for layer in network.modules() if list(layer.parameters(recurse=False))), None)
     if isinstance(first, nn.Linear):

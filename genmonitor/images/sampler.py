@@ -27,10 +27,10 @@ from genmonitor.training_state.proof import preserve_code
 from genmonitor.training_state.rng import seed_everything
 from genmonitor.training_state.sharding import gather, sharded_parts
 
-SampleFn = Callable[[Any, int], Tensor]
+SampleFn = Callable[[Any, Any], Tensor]
+"""Function from a module and a number, or prompts, to images."""
 ALONE = 2
 """Number of samples to draw again in a separate batch."""
-PromptedSampleFn = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Sampler:
         self,
         n_samples: int,
         prompts: Prompts | Sequence[str] | Sequence[int] | Tensor | None = None,
-        sample_fn: SampleFn | PromptedSampleFn | None = None,
+        sample_fn: SampleFn | None = None,
         batch_size: int = 100,
         seed: int = 0,
     ) -> None:

@@ -20,9 +20,8 @@ from genmonitor.report.pictures import Pictures
 from genmonitor.report.run import MonitorRun, Run, read_run
 
 WHICH_IS_CLOSER = "which is closer"
-SETS = ("real_images", "generated_images", "other_images")
-GIVEN = ("monitor", "heading", "message", *SETS, "n_samples", "split")
 """Name of the table of a comparison of two generated sets."""
+SETS = ("real_images", "generated_images", "other_images")
 
 
 def write_report(folder: Path) -> Path:
@@ -109,7 +108,8 @@ def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]
         pictures: Pictures of the page.
         folder: Folder with its files.
     """
-    rows, told = region_rows(run), {name: run.manifest.get(name) for name in GIVEN}
+    rows, given = region_rows(run), ("monitor", "heading", "message", *SETS, "n_samples", "split")
+    told = {name: run.manifest.get(name) for name in given}
     return {
         "prefix": run.prefix,
         "title": _title(run),

@@ -19,8 +19,6 @@ from genmonitor.training_state.data import values_preserved
 from genmonitor.training_state.rng import State, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
-MOST_COPIES, OF_FREE = 2**31, 4
-"""Memory for copies of weights and optimizer states: 2 GiB, and at most a quarter of the free memory."""
 NAMED = 3
 """Number of objects that a note names."""
 _proof: ContextVar[tuple[list[Any], list[Any]] | None] = ContextVar("_proof", default=None)
@@ -109,7 +107,7 @@ def report_stuck(names: list[str]) -> None:
 
 
 def _snapshot(trained: Trained) -> Snapshot:
-    snapshot = Snapshot({}, min(MOST_COPIES, _free_memory() // OF_FREE), ours=False)
+    snapshot = Snapshot({}, min(2**31, _free_memory() // 4), ours=False)
     for which, weights in (("", trained.module), ("averaged ", trained.averaged)):
         if weights is not None:
             parameters = {f"{which}parameter {name}": x for name, x in weights.named_parameters()}

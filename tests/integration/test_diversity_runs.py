@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, measured
-from _helpers.prompted import Killed, Prompted, Shrinking, plain
+from _helpers.prompted import Killed, Shrinking, plain
 from _helpers.two_processes_diversity import outcomes
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor import GaussianKernel
 
@@ -63,25 +63,6 @@ def test_other_settings_start_the_curves_anew(tmp_path, other):
         resumed.load_state_dict(first.state_dict())
     assert resumed.history == []
     assert resumed.kernel.gamma != first.kernel.gamma
-
-
-def test_other_prompts_start_the_curves_anew():
-    first, resumed = make(), plain(range(4), kernel=GaussianKernel(), num_features=20)
-    with pytest.warns(UserWarning, match="resumed with prompts changed"):
-        resumed.load_state_dict(first.state_dict())
-
-
-def test_early_stopping_finds_its_key_after_a_failure(tmp_path):
-    class FailsFirst(Prompted):
-        def sample_prompts(self, labels):
-            if not self.training and self.current_epoch == 0 and len(labels) > 16:  # fewer are a probe
-                raise RuntimeError("not yet")
-            return super().sample_prompts(labels)
-
-    stop = EarlyStopping("diversity/scendi", mode="max", check_finite=False, patience=5)
-    monitor = plain(on_error="warn")
-    fit(tmp_path, monitor, stop, module=FailsFirst(), val=loader(digits(300, 400)), max_epochs=3)
-    assert [record["epoch"] for record in monitor.history] == [1, 2]
 
 
 @pytest.mark.slow

@@ -7,10 +7,6 @@ import torch
 from genmonitor.plotting.diversity import mode_samples
 
 
-def legend_texts(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()]
-
-
 def curve(ax, color, style="-"):
     (found,) = (x for x in ax.lines if x.get_color() == color and x.get_linestyle() == style and len(x.get_xdata()) > 2)
     return found
