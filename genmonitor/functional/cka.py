@@ -6,9 +6,8 @@ has few Taylor features, because gamma is the inverse distance of whole images. 
 few of them are strong and many weak; the weak ones are left out. If a site has too many, and for other kernels, each
 site's centered Gram matrix becomes a long row. All pairs are then one product of the matrix of these rows with itself.
 
-A row is held in pieces only: a few images against all later ones, in the precision of the images. The sums over the
-pieces are float64. The true centers are unknown before the last piece. Until then kernel means over some images replace
-them, so that the correction of the products at the end is small.
+A row is held in pieces only, a few images against all later ones, in float64. It is centered at the end, by the sums of
+its rows.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ CLUSTER_TOLERANCE = 0.02
 """Tolerance for clusters: errors are below 0.001 in practice, and other 1000 images change some entries by 0.1."""
 MAX_DEGREE = 12
 """Largest degree of the Taylor features."""
-CACHE = 2**20
-"""Bytes of Gram matrices computed at a time, so that they stay in the cache for every step."""
 
 
 def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:
@@ -187,24 +184,20 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
         HSIC [d, d], float64.
     """
     d, _, n = values.shape
-    shift: Tensor | int = values.mean(2, keepdim=True, dtype=torch.float64).to(values) if kernel.shift_invariant else 0
-    points = (values - shift).transpose(1, 2).contiguous()
-    if kernel.resolved_gamma * float(torch.linalg.vecdot(points, points).max()) > 1:
-        points = points.double()  # rounding of the distances would show in float32
-    # entries of each row per product: few enough to sum in float32, many enough for the product to run at full speed
+    points = values.double()
+    points = (points - points.mean(2, keepdim=True) if kernel.shift_invariant else points).transpose(1, 2).contiguous()
+    # entries of each row per product: many enough for the product to run at full speed
     in_budget = min(2**14, chunking.MEMORY_BUDGET // (2 * d * points.element_size())) // n
     rows = max(1, min(in_budget, -(-n // 16)))  # pairs within a piece are computed twice: keep them few
-    half = _half_means(points, kernel)
     out = values.new_zeros(d, d, dtype=torch.float64)
     sums = values.new_zeros(d, n, dtype=torch.float64)
     buffer = points.new_empty(d * rows * n)
     for start in range(0, n, rows):
         stop = min(start + rows, n)
         piece = buffer[: d * (stop - start) * (n - start)].view(d, stop - start, n - start)
-        for sites in in_cache(d, piece[0].nbytes, CACHE):
+        # bytes of Gram matrices computed at a time, so that they stay in the cache for every step
+        for sites in in_cache(d, piece[0].nbytes, 2**20):
             grams = kernel.site_grams(points[sites, start:stop], points[sites, start:], piece[sites])
-            grams -= half[sites, start:stop, None]
-            grams -= half[sites, None, start:]
             later = grams[:, :, stop - start :]
             sums[sites, start:stop] += grams.sum(2)
             sums[sites, stop:] += later.sum(1)
@@ -215,19 +208,6 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
     # ⟨HKH, HLH⟩ = ⟨K, L⟩ - 2/n ⟨K1, L1⟩ + (1ᵀK1)(1ᵀL1) / n²
     out.addmm_(sums, sums.T, alpha=-2 / n).addr_(sums.mean(1), sums.mean(1))
     return out.triu_() + out.triu(1).T
-
-
-def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
-    """Return the offsets [d, N] of rows and columns that roughly center the Gram matrix of each site."""
-    d, n, _ = points.shape
-    # images over which the preliminary centers are averaged
-    chosen = range(0, n, -(-n // 32))
-    means = points.new_empty(d, n)
-    for sites in in_cache(d, len(chosen) * means[0].nbytes, CACHE):
-        some = points[sites, chosen]
-        grams = kernel.site_grams(some, points[sites], points.new_empty(*some.shape[:2], n))
-        means[sites] = grams.mean(1)
-    return means - means.mean(1, keepdim=True) / 2
 
 
 def _centered_gram(k: Tensor) -> Tensor:
