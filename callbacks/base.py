@@ -260,7 +260,9 @@ class GenerativeMonitor(Monitor, Callback):
         model = sampled_model(trainer, pl_module, shared=len(monitors(trainer)) > 1)
         counts = {} if self.images_seen is None else {"images_seen": self.images_seen}
         if self.weights == "auto":
-            self.publisher.attempt(partial(note_other_averages, trainer, pl_module, self.publisher.notes.add_once))
+            self.publisher.attempt(
+                partial(note_other_averages, trainer, pl_module, self, self.publisher.notes.add_once)
+            )
         # in the other order, changes by a sampler of the averaged model's buffers would stay
         with (
             self.isolated(trainer, pl_module),

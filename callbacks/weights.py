@@ -32,12 +32,17 @@ def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
         )
 
 
-def note_other_averages(trainer: pl.Trainer, pl_module: pl.LightningModule, note: Callable[[str], Any]) -> None:
-    """Name the user's callbacks that hold weights like those of the module, unless they swap them in to validate."""
-    own = {name for name in ("on_validation_start", "on_validation_epoch_start") if trainer.validating}
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        swaps = any(getattr(type(callback), name) is not getattr(pl.Callback, name) for name in own)
-        if swaps or type(callback).__module__.startswith(("lightning", "pytorch_lightning", "genmonitor")):
+def note_other_averages(
+    trainer: pl.Trainer, pl_module: pl.LightningModule, monitor: pl.Callback, note: Callable[[str], Any]
+) -> None:
+    """Name the user's callbacks that hold weights like those of the module, unless they are swapped in now."""
+    order: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    for callback in order:
+        swaps = trainer.validating and _has_hook(callback, "on_validation_start", "on_validation_epoch_start")
+        first = order.index(callback) < order.index(monitor) and not _has_hook(callback, "on_validation_end")
+        out_again = first and _has_hook(callback, "on_validation_epoch_end")
+        ours = type(callback).__module__.startswith(("lightning", "pytorch_lightning", "genmonitor"))
+        if ours or (swaps and not out_again):
             continue
         for name, held in vars(callback).items():
             if any(not torch.equal(x.to(y), y) for x, y in _pairs(held, pl_module)):
@@ -46,6 +51,10 @@ def note_other_averages(trainer: pl.Trainer, pl_module: pl.LightningModule, note
                     "If they are an average: swap them in in `on_validation_start` and out in `on_validation_end`, or "
                     "give `sample_fn=` that draws with them. Else give weights='raw'."
                 )
+
+
+def _has_hook(callback: pl.Callback, *names: str) -> bool:
+    return any(getattr(type(callback), name) is not getattr(pl.Callback, name) for name in names)
 
 
 def _pairs(held: Any, module: torch.nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -139,6 +139,13 @@ class Swapped(OwnAverage):
     on_validation_start = on_validation_end = exchange
 
 
+class SwappedTooEarly(Swapped):
+    """Is validated, but swapped out before a monitor that comes later evaluates."""
+
+    on_validation_start = on_validation_end = Callback.on_validation_end
+    on_validation_epoch_start = on_validation_epoch_end = Swapped.exchange
+
+
 HOLDS = {
     "copy": copy.deepcopy,
     "AveragedModel": torch.optim.swa_utils.AveragedModel,
@@ -150,17 +157,26 @@ HOLDS = {
 
 
 @pytest.mark.parametrize(
-    ("hold", "weights", "swaps"),
-    [*((hold, "auto", swaps) for hold in HOLDS for swaps in (False, True)), ("list", "raw", False)],
+    ("hold", "weights", "kind"),
+    [
+        *((hold, "auto", kind) for hold in HOLDS for kind in (OwnAverage, Swapped)),
+        *((hold, "auto", SwappedTooEarly) for hold in ("list", "state_dict")),
+        ("list", "raw", OwnAverage),
+    ],
 )
-def test_an_average_of_the_users_own_callback_is_evaluated_or_named(tmp_path, hold, weights, swaps):
-    monitor, average = Light(weights=weights, verbose=False), (Swapped if swaps else OwnAverage)(HOLDS[hold])
-    expected = (
-        pytest.warns(UserWarning, match="OwnAverage.held holds weights like") if weights == "auto" else nullcontext()
-    )
-    with nullcontext() if swaps else expected:
+def test_an_average_of_the_users_own_callback_is_evaluated_or_named(tmp_path, hold, weights, kind):
+    monitor, average = Light(weights=weights, verbose=False), kind(HOLDS[hold])
+    silent = kind is Swapped or weights == "raw"
+    expected = nullcontext() if silent else pytest.warns(UserWarning, match=f"{kind.__name__}.held holds weights like")
+    with expected:
         _, module = fit(tmp_path, average, monitor, module=Counter(), val=loader(digits(300, 400)))
-    assert list(module.sampled) == ([2.125, 5.015625] if swaps else RAW)
+    assert list(module.sampled) == ([2.125, 5.015625] if kind is Swapped else RAW)
+
+
+def test_an_average_that_a_later_callback_swaps_out_is_evaluated(tmp_path):
+    average = SwappedTooEarly(HOLDS["list"])
+    _, module = fit(tmp_path, Light(verbose=False), average, module=Counter(), val=loader(digits(300, 400)))
+    assert list(module.sampled) == [2.125, 5.015625]
 
 
 @pytest.mark.parametrize("weights", ["auto", "raw"])
