@@ -46,7 +46,7 @@ from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.images import streams
 from genmonitor.images.model import SampledModel
-from genmonitor.images.sampler import DrawFn, Sampler, clear_samples
+from genmonitor.images.sampler import Sampler, clear_samples
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions
@@ -242,13 +242,12 @@ class GenerativeMonitor(Monitor, Callback):
                 "training's. Run a batch through the module before training"
             )
 
-    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Record | None:
         """Evaluate the module in its current state and publish the results. Every process calls it.
 
         Args:
             trainer: Trainer, which gives epoch and step.
             pl_module: Module that draws the samples.
-            draw: Function that returns this process's samples instead.
 
         Returns:
             The record; None if the evaluation failed and was skipped, see `on_error`.
@@ -269,7 +268,7 @@ class GenerativeMonitor(Monitor, Callback):
             chosen_weights(self.weights, trainer, pl_module, self, self.publisher.notes.add_once) as used,
             preserve_training_state(pl_module),
         ):
-            found = self._run_evaluation(model, comm, moment, progress, draw=draw, told=told_to_stop(trainer), **counts)
+            found = self._run_evaluation(model, comm, moment, progress, told_to_stop(trainer), **counts)
         failed, self._failed = self._failed, None
         if failed is not None:
             with preserve_rng():

@@ -22,7 +22,7 @@ from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.functional.diagnosis.readings import Reading
-from genmonitor.images.sampler import DrawFn, Sampler
+from genmonitor.images.sampler import Sampler
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
@@ -172,10 +172,10 @@ class PixelClusterMonitor(GenerativeMonitor):
         )
         super().__init__(evaluator, sampler, schedule, **rest)
 
-    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: DrawFn | None = None) -> Record | None:
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Record | None:
         """Evaluate like every monitor, with a diagnosis at the last evaluation of a fit."""
         self.evaluator.diagnoses.is_last = ends_here(trainer)
-        return super().evaluate(trainer, pl_module, draw)
+        return super().evaluate(trainer, pl_module)
 
     @property
     def partition(self) -> PixelPartition | None:

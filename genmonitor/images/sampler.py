@@ -51,10 +51,6 @@ class Samples:
         return Samples(self.images[mine.start : mine.stop], self.indices[mine.start : mine.stop])
 
 
-DrawFn = Callable[[], Samples]
-"""Function that returns this process's samples."""
-
-
 class Sampler:
     """Draws a monitor's samples.
 

@@ -34,7 +34,7 @@ from genmonitor.findings.values import RUN_VALUES, ValueSpec
 from genmonitor.images.batches import ImageKey
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.model import SampledModel
-from genmonitor.images.sampler import DrawFn, Sampler, Samples
+from genmonitor.images.sampler import Sampler, Samples
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.options import (
     MAX_FAILURES,
@@ -221,12 +221,10 @@ class Monitor:
                     "process 0 differ. Use a seed for random values, and a fixed order for sets."
                 )
 
-    def _samples(
-        self, model: SampledModel, comm: Collective, progress: Progress, draw: DrawFn | None = None
-    ) -> Samples:
+    def _samples(self, model: SampledModel, comm: Collective, progress: Progress) -> Samples:
         """Return this process's samples on the device of the evaluation."""
-        samples = self.sampler.samples(model, comm, progress) if draw is None else draw()
-        return moved(samples, evaluation_device(self.evaluate_on, model.device, comm))
+        device = evaluation_device(self.evaluate_on, model.device, comm)
+        return moved(self.sampler.samples(model, comm, progress), device)
 
     def _run_evaluation(
         self,
@@ -234,7 +232,6 @@ class Monitor:
         comm: Collective,
         moment: Moment,
         progress: Progress = no_progress,
-        draw: DrawFn | None = None,
         told: Callable[[], bool] = lambda: False,
         **counts: float,
     ) -> PublishedEvaluation | None:
@@ -245,7 +242,6 @@ class Monitor:
             comm: Processes that evaluate together.
             moment: Moment of this evaluation.
             progress: Progress bar over the batches.
-            draw: Function that returns this process's samples, instead of the model.
             told: Function that returns True once the training was told to stop, which is not a failure.
             counts: Further numbers for the record.
         """
@@ -254,7 +250,7 @@ class Monitor:
 
         def drawn() -> Samples:
             with stops_alone(not sharded_parts(model.module)):
-                return self._samples(model, comm, progress, draw)
+                return self._samples(model, comm, progress)
 
         try:
             with stops_when(told, alone=comm.world_size == 1):

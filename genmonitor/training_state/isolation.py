@@ -71,8 +71,8 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
     Changes of parameter values are not undone here. Neither are objects that hold a file or a thread, nor the progress
     of an iterator that cannot be copied, which the surrounding check reports. Objects nested more than twelve levels
-    deep, or deep among more than 1000 items, are not restored. The same holds for objects only reachable from a queue,
-    a weak reference, or an object of torch or C.
+    deep, or deep among more than 1000 items, are not restored. The same holds for objects only reachable from a
+    closure, a global variable, a queue, a weak reference, or an object of torch or C; generators in closures are.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)

@@ -49,7 +49,7 @@ from genmonitor.training_state.ownership import (
     records_in,
     variables_named,
 )
-from genmonitor.training_state.rng import MAX_DEPTH, State, is_generator, parts_of, state_of, walk
+from genmonitor.training_state.rng import MAX_DEPTH, State, is_generator, parts_of, slots_of, state_of, walk
 from genmonitor.training_state.stand_ins import MAX_ITEMS, READ_ONLY, counted, is_used, make_stand_in, unwrapped
 
 MAX_RECORDS = 100_000
@@ -67,8 +67,9 @@ class Snapshot:
             their values.
         known: Objects that are restored elsewhere.
         ours: True to restore objects of this package, and of classes derived from its classes.
-        data: True for data that are read. Caches of `functools` are set aside, and an iterator that cannot start again
-            refuses to continue. Elsewhere it continues, and counts as a change that cannot be undone.
+        data: True for data that are read. Functions and the global variables that they name count too. Caches of
+            `functools` are set aside, and an iterator that cannot start again refuses to continue. Elsewhere it
+            continues, and counts as a change that cannot be undone.
         code: True for functions that draw samples. They are treated like data, except that iterators and text files
             continue, and caches keep their content, such as a network that is loaded once.
 
@@ -163,7 +164,7 @@ class Snapshot:
                 yield from self._bind(name, names_of_class(thing))
             return
         if isinstance(thing, FunctionType):
-            yield from self._function(name, thing)
+            yield from self._function(name, thing) if self._data else _generators_of(name, thing)
             return
         state = state_of(thing) or state_of_file(thing) or (state_of_shared(thing) if self._data else None)
         if state is not None:
@@ -303,6 +304,14 @@ def _is_shared(thing: Any) -> bool:
     if isinstance(thing, np.ndarray):
         return _is_shared(thing.base) if isinstance(thing.base, (np.ndarray, Tensor)) else thing.base is not None
     return state_of_shared(thing) is not None
+
+
+def _generators_of(name: str, function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the random generators that a function holds; what else it holds stays as it leaves it."""
+    cells = (slots_of(cell).get("cell_contents") for cell in function.__closure__ or ())
+    for held in (*cells, *(function.__defaults__ or ())):
+        if is_generator(held) or isinstance(held, np.random.Generator):
+            yield name, held
 
 
 def _reads(thing: Any, held: list[Any]) -> bool:
