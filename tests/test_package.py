@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the package is made of: its public names, its version, what a wheel holds, and which tools check it."""
 
-import ast
 import copy
 import pickle
 import re
@@ -60,10 +59,6 @@ def test_what_is_exported_exists_and_is_sorted(package):
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
 
 
-def test_metrics_are_public_at_the_top():
-    assert set(genmonitor.metrics.__all__) <= set(genmonitor.__all__)
-
-
 def test_public_names_are_found_when_they_are_first_used():
     code = """
 import genmonitor
@@ -72,17 +67,6 @@ for name in genmonitor.__all__:
     assert getattr(genmonitor, name).__name__ == vars(genmonitor)[name].__name__ == name
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_type_checkers_see_the_same_names():
-    """They read the imports under `if TYPE_CHECKING`; the program goes by `__getattr__`."""
-    tree = ast.parse(Path(genmonitor.__file__).read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    seen = {
-        alias.name: node.module for node in imports for alias in node.names if node.module.startswith("genmonitor.")
-    }
-    assert sorted(seen) == sorted(PUBLIC)
-    assert all(getattr(sys.modules[module], name) is getattr(genmonitor, name) for name, module in seen.items())
 
 
 def test_a_public_name_is_the_class_itself():
@@ -119,33 +103,6 @@ def test_the_map_for_contributors_names_what_exists():
     )
     assert len(named) > 30
     assert [name for name in named if not list(ROOT.glob(re.sub("<.*>", "[!_]*", name)))] == []
-
-
-@in_repository
-def test_the_map_for_contributors_names_files_beside_others():
-    """A bare name in a row of the table is that of a file in a folder that the row names."""
-    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where is what")[2].partition("\n## ")[0]
-    missing = []
-    for row in table.splitlines():
-        named = re.findall(r"`([^`\s<]+\.py)`", row)
-        folders = (name.rpartition("/")[0] for name in re.findall(r"`([^`\s]+/[^`\s]*)`", row))
-        places = [ROOT, ROOT / "genmonitor", *(ROOT / folder for folder in folders)]
-        missing += [name for name in named if not any((place / name).exists() for place in places)]
-    assert missing == []
-
-
-@in_repository
-@pytest.mark.parametrize("stem", ["pixel_clusters", "diversity", "disagreement"])
-def test_a_monitor_has_one_stem(stem):
-    for package in ("callbacks", "genmonitor/evaluation", "genmonitor/plotting"):
-        assert (ROOT / package / f"{stem}.py").exists()
-
-
-@in_repository
-@pytest.mark.parametrize("stem", ["diversity", "disagreement"])
-def test_words_of_a_prompted_monitor_have_its_stem(stem):
-    """Those of regions are shared with `compare`, in evaluation/regions/."""
-    assert (ROOT / "genmonitor" / "evaluation" / "prompts" / f"{stem}.py").exists()
 
 
 @in_repository

@@ -6,10 +6,10 @@ import functools
 import numpy as np
 import torch
 from _helpers.golden import digits
-from _helpers.joint_spectra import KERNELS, digit_sides, ken_total, labels, mixture
+from _helpers.joint_spectra import ken_total, labels, mixture
 from torch import Tensor
 
-from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
+from genmonitor import GaussianKernel
 from genmonitor.kernels.product import PairKernel
 
 N = 400
@@ -49,37 +49,20 @@ def spectra() -> dict[str, tuple[tuple[Tensor, ...], dict]]:
         (answers[1, other] + y) * scale,
         topics[other] + 0.5 * draw(N, 32),
     )
-    three = torch.eye(3).double()[torch.arange(N) % 3]
     components = tuple(side.double()[::2] for side in mixture(3))
     copies = tuple(side.double()[::2] for side in mixture(3, spread=0.0))
-    twice = tuple(torch.cat([side[: N // 2]] * 2) for side in (x, t, y, u))
     one = (x[:1] + 0.01 * x, t[:1] + 0.01 * t, y, u)
-    cosines = {"output_kernel": CosineKernel(), "prompt_kernel": CosineKernel()}
-    laplacian = {"output_kernel": LaplacianKernel(), "prompt_kernel": LaplacianKernel()}
-    mixed = {"output_kernel": LaplacianKernel(), "prompt_kernel": GaussianKernel(1.0)}
-    tiny = {"output_kernel": GaussianKernel(1e-5), "prompt_kernel": GaussianKernel(1e-5)}
     large = {"output_kernel": GaussianKernel(0.1), "prompt_kernel": GaussianKernel(0.1)}
-    one_hot = {"prompt_kernel": GaussianKernel(1.0)}
     return {
         "dimmed digits": (dimmed(N), kernels(4.3, 0.25)),
-        "digits in negative": (tuple(side[:N] for side in digit_sides()), KERNELS),
         "noise": ((x, t, y, u), {}),
         "embeddings": (embeddings, {}),
-        "embeddings, cosine": (embeddings, cosines),
-        "embeddings, Laplacian": (embeddings, laplacian),
-        "smooth": ((x[:, :1], three, y[:, :1] + 0.3, three), one_hot),
         "mixture": (components, {}),
-        "mixture, Laplacian outputs": (components, mixed),
-        "mixture, eta 0.1": (components, {"eta": 0.1}),
         "mixture, eta 10": (components, {"eta": 10.0}),
         "copies": (copies, {}),
-        "every sample twice": (twice, {}),
         "one mode above all others": (one, {}),
         "sides far apart": ((x, t, y + 100, u), large | {"output_kernel": GaussianKernel(1e-3)}),
-        "nearly linear": ((x, t, y + 0.1, u), tiny),
         "nearly orthogonal": ((x, t, y, u), large),
-        "sides of different size": ((x[:100], t[:100], y, u), {}),
-        "steep": ((x * scale**2, t[:, :2], y * scale**2, u[:, :2]), {}),
     }
 
 

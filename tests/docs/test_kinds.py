@@ -10,7 +10,7 @@ import pytest
 from _helpers.pages import PAGES, ROOT
 from PIL import Image
 
-from genmonitor.functional.diagnosis.kinds import KINDS, in_words
+from genmonitor.functional.diagnosis.kinds import KINDS
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
@@ -30,12 +30,6 @@ def sections():
 def words_of(kind):
     """Return the words for a kind at any strength: the longest part without a number."""
     return max(re.split(r"\{\w+\}", KINDS[kind].words), key=len).strip()
-
-
-def test_the_page_asks_for_the_gallery():
-    import gallery
-
-    assert PAGES["docs/kinds.md"].count(gallery.PLACE) == 1
 
 
 def test_every_kind_has_a_section_with_its_picture():
@@ -68,22 +62,6 @@ def test_a_cause_has_a_source_and_is_shown_with_it(name):
         assert f"(https://arxiv.org/abs/{number})" in text
     years = re.findall(r"\b(?:19|20)\d\d\b(?!\.)", kind.source)
     assert years or "github.com" in kind.source or not kind.source
-
-
-def test_strengths_are_those_of_the_fault_models():
-    import gallery
-
-    assert gallery.tried("noisy") == "0.01, 0.02, 0.05, 0.1, 0.2, 0.4 of the range"
-    assert gallery.tried("thinner") == gallery.tried("thicker") == "0.5, 1, 2 px"
-    assert gallery.tried("shifted") == "1, 2, 3, 4 px to the right or to the left or down or up"
-    assert gallery.tried("brighter") == ""
-
-
-def test_every_kind_is_said_with_its_strength():
-    for name in KINDS:
-        said = in_words(name, 0.3, "of the range in red")
-        assert "{" not in said
-        assert said
 
 
 @pytest.mark.slow

@@ -6,12 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from _helpers.pages import PAGES, ROOT, snippets
 from _helpers.slow import slow_but
 from lightning import seed_everything
-
-import genmonitor
 
 sys.path.insert(0, str(ROOT / "examples"))
 
@@ -132,23 +129,3 @@ def test_every_page_with_snippets_is_here():
 @pytest.mark.parametrize("page", slow_but(SAYS, "README.md", *(page for page in SAYS if "/metrics/" in page)))
 def test_snippets_run_and_show_what_the_page_says(page, run):
     assert SAYS[page](run(page))
-
-
-def test_the_first_snippet_is_short():
-    (code,) = snippets(PAGES["README.md"])
-    assert sum(bool(line.strip()) for line in code.splitlines()) <= 6
-
-
-def test_own_monitor_measures_the_brightness(run, tmp_path):
-    space = run("docs/how-to/own-monitor.md")
-    monitor, partition = space["brightness"], genmonitor.PixelPartition.grid((8, 8), 1, 2)
-    assert len(monitor.history) == 2
-    real = space["data"].val_images.images
-    every = torch.randperm(len(real), generator=torch.Generator().manual_seed(0))[:100]
-    generated = monitor.evaluator.generated.mean(0)
-    for index, (name, label) in enumerate(partition.regions().items()):
-        of_real = real[every][..., partition.pixel_labels() == label].mean()
-        assert monitor.history[-1][name] == pytest.approx(float(generated[index] - of_real), abs=1e-5)
-    (folder,) = tmp_path.glob("**/genmonitor")
-    assert {"brightness_run.json", "report.html"} <= {path.name for path in folder.iterdir()}
-    assert re.search("cluster_1", (folder / "report.html").read_text())

@@ -8,7 +8,7 @@ from _helpers.scripts import printed
 
 pytestmark = pytest.mark.slow
 IN_TWO_PROCESSES = "-m accelerate.commands.launch --cpu --num_processes 2 "
-NIGHTLY = {"faces.py", "fid_beside_cms.py", "hero.py"}
+NIGHTLY = {"faces.py", "fid_beside_cms.py", "hero.py", "scenes.py"}
 
 SCRIPTS = {
     "answers.py": ("76 questions; the answerers differ on 2 topics\n", None),

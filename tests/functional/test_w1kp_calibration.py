@@ -77,18 +77,6 @@ def test_arrays_of_an_older_numpy_load(tmp_path):
     np.testing.assert_array_equal(W1KPCalibration.load(tmp_path / "old.pt", dim=3).distances, X)
 
 
-class Trap:
-    def __reduce__(self):
-        return (print, ("run",))
-
-
-def test_nothing_of_a_file_is_run(tmp_path, capsys):
-    torch.save((Trap(), Y), tmp_path / "trap.pt")
-    with pytest.raises(ValueError, match="does not load safely"):
-        W1KPCalibration.load(tmp_path / "trap.pt", dim=3)
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize("part", [0, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_file_cut_short_is_refused(tmp_path, part, zipped):

@@ -7,11 +7,6 @@ import torch
 from genmonitor.plotting.diversity import mode_samples
 
 
-def curve(ax, color, style="-"):
-    (found,) = (x for x in ax.lines if x.get_color() == color and x.get_linestyle() == style and len(x.get_xdata()) > 2)
-    return found
-
-
 def test_each_mode_is_a_row_of_its_samples_with_their_prompts():
     images = torch.linspace(-1, 1, 12).view(2, 6, 1, 1, 1).expand(2, 6, 1, 8, 8)
     prompts = [[f"a{k}" for k in range(6)], [f"b{k}" for k in range(6)]]
@@ -42,14 +37,3 @@ def test_prompts_are_shown_as_they_are_in_one_short_line(prompt, shown):
     figure = mode_samples([1.0], torch.zeros(1, 2, 3, 8, 8), [[prompt, ""]])
     figure.canvas.draw()
     assert shown in {text.get_text() for text in figure.texts}
-
-
-@pytest.mark.parametrize("size", [(1, 8, 8), (3, 40, 20), (3, 300, 300)])
-def test_any_image_size_is_drawn_inside_the_figure(size):
-    figure = mode_samples([0.5, 0.1], torch.rand(2, 4, *size), [["prompt"] * 4] * 2)
-    for ax in figure.axes:
-        box = ax.get_position()
-        assert box.x0 > 0
-        assert box.y0 > 0
-        assert box.x1 < 1
-        assert box.y1 < 1

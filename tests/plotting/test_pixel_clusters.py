@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-from itertools import pairwise
 
 import matplotlib
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from genmonitor.plotting import pixel_clusters as figures
@@ -13,20 +12,11 @@ from genmonitor.plotting.style import boundaries, cluster_color, to_tiles
 
 ROWS = ["03332555", "13311455", "13111445", "11111441", "01111440", "11111221", "11111222", "13332222"]
 LABELS = np.array([[int(digit) for digit in row] for row in ROWS])
-EPOCHS = [1, 2, 3]
-CURVES = {k: [0.9, 0.99, 1 - 0.001 * k] for k in range(1, 6)} | {0: [1.0, 1.0, 1.0]}
-BASELINE = dict.fromkeys(range(1, 6), (0.9965, 0.9975, 0.9985))
 
 
 def pixels(figure: Figure) -> np.ndarray:
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba()).astype(int)
-
-
-def texts(figure: Figure) -> list[str]:
-    """Everything written outside the axes, and on them."""
-    on_axes = [text for ax in figure.axes for text in ax.texts]
-    return [text.get_text() for text in [*figure.texts, *on_axes]]
 
 
 def all_figures() -> dict[str, Figure]:
@@ -37,14 +27,6 @@ def all_figures() -> dict[str, Figure]:
         "overlay": figures.cluster_map(LABELS, image=images[0]),
         "grid": figures.side_by_side({"generated": images}, title="cluster 3 differs"),
     }
-
-
-def test_twelve_clusters_have_twelve_colors_none_of_them_grey():
-    colors = [cluster_color(label) for label in range(1, 13)]
-    assert len({*colors, cluster_color(0)}) == 13
-    assert all(np.ptp(to_rgb(color)) > 0.2 for color in colors)
-    assert np.ptp(to_rgb(cluster_color(0))) == 0
-    assert [cluster_color(label) for label in range(13, 25)] == colors
 
 
 def test_a_cluster_has_one_color_in_every_figure():
@@ -72,11 +54,6 @@ def test_map_names_every_region_with_its_size_constant_last():
     assert colors == [cluster_color(label).lower() for label in (1, 2, 3, 4, 5, 0)]
 
 
-def test_map_without_constant_sites_does_not_name_them():
-    names, _ = legend_colors(figures.cluster_map([[1, 1], [1, 2]]))
-    assert names == ["cluster 1 (3 px)", "cluster 2 (1 px)"]
-
-
 def test_numbers_stand_inside_their_region():
     ax = figures.cluster_map(LABELS).axes[0]
     places = {text.get_text(): text.get_position() for text in ax.texts}
@@ -92,11 +69,6 @@ def test_overlay_shows_the_image_under_the_colors():
     assert (np.diff(np.asarray(shown).reshape(16, 3), axis=0) > 0).all()
     assert shown.min() >= 0
     assert shown.max() <= 1
-
-
-def test_overlay_of_an_even_image_has_no_warning():
-    drawn = pixels(figures.cluster_map(LABELS, image=torch.zeros(3, 8, 8)))
-    assert len(np.unique(drawn.reshape(-1, 4), axis=0)) > 3  # the regions' colors
 
 
 def test_boundaries_enclose_exactly_the_region():
@@ -148,18 +120,3 @@ def test_images_are_shown_as_they_are():
     for ax, name in zip(figures.side_by_side(SETS).axes, SETS, strict=True):
         canvas = np.asarray(ax.images[0].get_array())
         np.testing.assert_array_equal(canvas[:96, :96], to_tiles(SETS[name].numpy(), (0, 1))[0])
-
-
-def test_words_too_long_for_the_figure_are_cut():
-    figure = figures.side_by_side({"real": SETS["real"]}, title="differs " * 40, note="images " * 60)
-    figure.canvas.draw()
-    right = [text.get_window_extent().x1 for text in figure.texts]
-    assert max(right) <= figure.bbox.width
-
-
-def test_sets_do_not_overlap():
-    axes = figures.side_by_side(SETS).axes
-    places = [ax.get_position() for ax in axes]
-    assert all(one.x1 < other.x0 for one, other in pairwise(places))
-    assert places[-1].x1 <= 1
-    assert {round(place.y1, 6) for place in places} == {round(places[0].y1, 6)}

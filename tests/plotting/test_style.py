@@ -7,19 +7,9 @@ import numpy as np
 from genmonitor.plotting.style import (
     GAP,
     boundaries,
-    cluster_color,
-    cluster_name,
-    inmost,
     paste,
     printable,
-    to_tiles,
 )
-
-
-def test_cluster_colors_differ_and_the_constant_region_has_its_own():
-    colors = [cluster_color(label) for label in range(6)]
-    assert len(set(colors)) == 6
-    assert cluster_name(0) != cluster_name(1)
 
 
 def test_boundaries_lie_between_labels():
@@ -27,21 +17,9 @@ def test_boundaries_lie_between_labels():
     assert len(boundaries(np.array([[1, 2], [1, 2]]))) > 0
 
 
-def test_inmost_point_is_inside_its_region():
-    mask = np.zeros((5, 5), dtype=bool)
-    mask[1:4, 1:4] = True
-    assert inmost(mask) == (2, 2)
-
-
 def test_printable_cuts_long_text():
     assert len(printable("a" * 50, 10)) <= 10
     assert printable("a cat", 10) == "a cat"
-
-
-def test_tiles_are_rgb_bytes():
-    tiles = to_tiles(np.zeros((2, 1, 3, 3)), (-1.0, 1.0))
-    assert tiles.shape[-1] == 3
-    assert tiles.min() == tiles.max()
 
 
 def test_drawing_never_touches_pyplot(tmp_path):
@@ -74,7 +52,3 @@ def test_what_is_between_images_is_white():
     canvas, _ = paste(np.zeros((3, 6, 6, 3)), columns=2)
     assert (canvas[6 : 6 + GAP] == 1).all()
     assert (canvas[6 + GAP :, 6 + GAP :] == 1).all()
-
-
-def test_a_row_that_is_not_full_leaves_the_canvas_narrow():
-    assert paste(np.zeros((2, 6, 6, 3)), columns=8)[0].shape == (6, 12 + GAP, 3)
