@@ -10,10 +10,10 @@ import pytest
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "_helpers" / "crashes.py"
-KILLS = 20
+KILLS = 10
 
 
-def test_runs_killed_twenty_times_end_as_one_undisturbed(tmp_path, record_property):
+def test_runs_killed_ten_times_end_as_one_undisturbed(tmp_path, record_property):
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(KILLS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
@@ -21,7 +21,7 @@ def test_runs_killed_twenty_times_end_as_one_undisturbed(tmp_path, record_proper
     assert said["different"] == []
     assert sum(said["died"].values()) >= KILLS
     assert min(said["died"].values()) > 0, said["died"]
-    assert said["files read"] > 100
+    assert said["files read"] > 50
     for name, value in said["died"].items():
         record_property(f"killed: {name}", value)
     record_property("killed: files read afterwards", said["files read"])

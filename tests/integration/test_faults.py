@@ -21,7 +21,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from torch import nn
 from torch.utils.data import Dataset
 
-from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+from genmonitor.callbacks import PixelClusterMonitor
 
 pytestmark = [
     *LIGHTNING_SAYS,
@@ -55,9 +55,7 @@ class FromEpoch:
         return self.spoil(images) if module.current_epoch in self.epochs else images
 
 
-@pytest.mark.parametrize(
-    ("bad", "everywhere"), [(torch.nan, True), (torch.nan, False), (torch.inf, False), (-torch.inf, True)]
-)
+@pytest.mark.parametrize(("bad", "everywhere"), [(torch.nan, True), (-torch.inf, False)])
 def test_nan_and_infinity_are_missing_and_leave_no_trace(tmp_path, bad, everywhere):
     def spoil(images):
         images = images.clone()
@@ -174,15 +172,15 @@ class Raises(CSVLogger):
 
 @pytest.mark.filterwarnings("ignore:Plain.*|Raises.*|PixelCluster.*|Experiment logs directory")
 @pytest.mark.slow
-@pytest.mark.parametrize(("when", "number"), [({"every_n_train_steps": 2}, 4), ({}, 2)], ids=["by steps", "by epochs"])
-def test_logger_that_raises_costs_neither_run_nor_numbers(tmp_path, when, number):
-    monitor, healthy = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, **when), CSVLogger(tmp_path, "other")
+def test_logger_that_raises_costs_neither_run_nor_numbers(tmp_path):
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, every_n_train_steps=2)
+    healthy = CSVLogger(tmp_path, "other")
     with pytest.warns(UserWarning, match="Raises did not take what was logged: ConnectionError"):
         trainer, _ = fit(
             tmp_path, monitor, logger=[Raises(tmp_path), healthy], val=loader(digits(300, 400)), max_epochs=2
         )
     assert trainer.global_step == 6
-    assert len(monitor.history) == number
+    assert len(monitor.history) == 4
     assert list((tmp_path / "lightning_logs").glob("*/genmonitor/cms_run.json"))
     rows = [
         row
@@ -196,20 +194,13 @@ def full(path, content):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def read_only(path, content):
-    raise OSError(errno.EROFS, "Read-only file system")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "kind"), [(full, "clusters"), (read_only, "diversity")])
-def test_disk_that_takes_nothing_costs_the_files_alone(tmp_path, monkeypatch, fault, kind):
-    monkeypatch.setattr(Path, "write_bytes", fault)
+def test_disk_that_takes_nothing_costs_the_files_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError) as caught:
-        fault(None, None)
+        full(None, None)
     error = caught.value
     monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200)
-    if kind == "diversity":
-        monitor = DiversityMonitor(range(5), 60)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         trainer, _ = fit(tmp_path, monitor, module=Prompted(), max_epochs=2)
@@ -219,21 +210,6 @@ def test_disk_that_takes_nothing_costs_the_files_alone(tmp_path, monkeypatch, fa
         f"{type(monitor).__name__}: part of an evaluation could not be shown or written. OSError: {error}."
     ]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-@pytest.mark.slow
-def test_real_disk_that_is_full_costs_the_files_alone(tmp_path):
-    folder = Path("/dev/full")
-    if not folder.exists():
-        pytest.skip("no /dev/full here")
-    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200)
-    (tmp_path / "genmonitor").symlink_to(folder)  # what makes the folder fails as well
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        fit(tmp_path, monitor, max_epochs=3)
-    assert len(monitor.history) == 3
-    # once for the folder and once for what is in it, however many evaluations there are
-    assert sum("could not be shown or written" in str(w.message) for w in said) == 2
 
 
 @pytest.mark.slow
@@ -290,14 +266,13 @@ class Growing(Dataset):
         return self.images[index]
 
 
-@pytest.mark.parametrize("later", [250, 100], ids=["grows", "shrinks"])
-def test_data_of_changing_length_do_not_move_the_curves(tmp_path, later):
+def test_data_that_shrink_do_not_move_the_curves(tmp_path):
     data, still = Growing(digits(0, 300), 150), Growing(digits(0, 300), 150)
 
     class Changes(Callback):
         def on_train_epoch_start(self, trainer, pl_module):
             if trainer.current_epoch == 1:
-                data.length = later
+                data.length = 100
 
     one, other = plain(real_images=data), plain(real_images=still)
     fit(tmp_path, one, Changes(), module=Linear(lr=0.0), max_epochs=3)
@@ -342,12 +317,6 @@ class Elsewhere(nn.Module):
         return self.pool(images * self.scale)
 
 
-def test_site_encoder_is_moved_to_the_modules_device(tmp_path):
-    encoder = Elsewhere()
-    fit(tmp_path, plain(site_encoder=encoder), max_epochs=1)
-    assert encoder.moved_to == [torch.device("cpu")]
-
-
 @pytest.mark.parametrize("part", ["site_encoder", "output_encoder"])
 def test_encoder_without_data_is_refused(tmp_path, part):
     encoder = Elsewhere("meta")
@@ -356,8 +325,7 @@ def test_encoder_without_data_is_refused(tmp_path, part):
         fit(tmp_path, monitor, module=Prompted())
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_module_is_evaluated_again_in_another_dtype(tmp_path, dtype):
+def test_module_is_evaluated_again_in_another_dtype(tmp_path):
     class Converted(Linear):
         def sample(self, n):
             return torch.tanh(self.net(torch.randn(n, 4).to(self.dtype))).view(n, 1, 8, 8)
@@ -370,7 +338,7 @@ def test_module_is_evaluated_again_in_another_dtype(tmp_path, dtype):
     for _ in range(2):
         fit(tmp_path, monitor, module=module, max_epochs=1)
         images.append(monitor.history[-1]["image"])
-        module = module.to(dtype)
+        module = module.to(torch.bfloat16)
     assert images[1] == pytest.approx(images[0], abs=1e-3)
 
 

@@ -202,26 +202,6 @@ def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out
 
 
-def test_monitors_of_one_trainer_say_once_where_their_report_is(tmp_path, capsys):
-    fit(tmp_path, plain(), plain(prefix="other"), val=loader(digits(300, 400)), max_epochs=1)
-    said = capsys.readouterr().out
-    assert said.count("\nRegions, epoch 0") == 2
-    assert said.count("Report: ") == 1
-    assert said.rstrip().endswith(f"Report: {tmp_path / 'genmonitor' / 'report.html'}")
-
-
-@pytest.mark.filterwarnings("ignore:Plain. part of an evaluation could not")
-def test_page_that_could_not_be_written_is_not_named(tmp_path, capsys, monkeypatch):
-    def full(folder):
-        raise OSError("no space left")
-
-    monkeypatch.setattr("genmonitor.report.folder.write_report", full)
-    fit(tmp_path, plain(on_error="warn"), val=loader(digits(300, 400)), logger=False, max_epochs=1)
-    said = capsys.readouterr().out
-    assert "Regions, epoch 0" in said
-    assert "Report:" not in said
-
-
 def test_report_says_what_the_monitor_warned_of(ran):
     folder = ran[0] / "genmonitor"
     notes = json.loads((folder / "cms_run.json").read_text())["notes"]

@@ -9,6 +9,7 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
 from _helpers.presenters import present_with
 from _helpers.prompted import Prompted
+from _helpers.slow import nightly_but
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib import pyplot
@@ -76,7 +77,7 @@ def test_five_hundred_evaluations_leave_nothing_behind(tmp_path, record_property
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["clusters", "diversity", "disagreement"])
+@pytest.mark.parametrize("kind", nightly_but(["clusters", "diversity", "disagreement"], "clusters"))
 def test_figures_of_every_evaluation_are_freed(tmp_path, kind):
     make = {
         "clusters": lambda: PixelClusterMonitor(3, n_samples=40, n_cluster_images=100, on_error="raise"),

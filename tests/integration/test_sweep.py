@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from _helpers.runs import manifests as evaluations
+from _helpers.slow import nightly_but
 from train import command_line
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,6 +34,7 @@ EPOCHS = 5
 SETUP = """
 import sys
 sys.path.insert(0, '{examples}')
+from _helpers.slow import nightly_but
 from train import command_line
 
 def build():
@@ -107,7 +109,7 @@ def wait_for(there):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", nightly_but(SMALL, "dcgan-digits"))
 def test_a_swept_example_has_the_curves_of_a_monitored_one(tmp_path, sweep, name):
     if name == "ddpm-digits":
         pytest.importorskip("diffusers")

@@ -10,39 +10,6 @@ from torch.nn import functional as F
 from torchmetrics import MeanMetric
 
 
-class AutoEncoder(LightningModule):
-    """Codes images and decodes them; `forward` gives the code, and nothing draws samples."""
-
-    def __init__(self, hidden=16, code=3):
-        super().__init__()
-        self.save_hyperparameters()
-        self.encoder = nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, code))
-        self.decoder = nn.Sequential(nn.Linear(code, hidden), nn.ReLU(), nn.Linear(hidden, 64))
-
-    def forward(self, images):
-        return self.encoder(images.flatten(1))
-
-    def _loss(self, batch):
-        images, _ = batch
-        return F.mse_loss(self.decoder(self(images)).view_as(images), images)
-
-    def training_step(self, batch, batch_idx):
-        loss = self._loss(batch)
-        self.log("loss", loss)
-        return loss
-
-    def validation_step(self, batch, batch_idx):
-        self.log("val_loss", self._loss(batch), prog_bar=True)
-
-    def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=1e-3)
-
-
-def decode_noise(module, n):
-    codes = torch.randn(n, module.hparams.code, device=module.device)
-    return module.decoder(codes).view(n, 1, 8, 8).clamp(-1, 1)
-
-
 class VAE(LightningModule):
     """Logs reconstruction and divergence as a dictionary, in every step; the prior is a buffer."""
 
@@ -102,35 +69,6 @@ class ConditionalVAE(VAE):
 
     def sample(self, n):
         return self.sample_prompts(torch.arange(n, device=self.device) % 10)
-
-
-class GumbelVAE(LightningModule):
-    """Has categorical latents by gumbel_softmax, whose temperature falls from batch to batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.encoder, self.decoder = nn.Linear(64, 12), nn.Linear(12, 64)
-        self.register_buffer("temperature", torch.tensor(1.0))
-
-    def on_train_batch_start(self, batch, batch_idx):
-        self.temperature.mul_(0.99)
-
-    def training_step(self, batch, batch_idx):
-        images = batch[0]
-        logits = self.encoder(images.flatten(1)).view(-1, 3, 4)
-        codes = F.gumbel_softmax(logits, tau=float(self.temperature)).flatten(1)
-        loss = F.mse_loss(self.decoder(codes).tanh().view_as(images), images)
-        self.log("loss", loss, prog_bar=True)
-        return loss
-
-    def sample(self, n):
-        logits = torch.zeros(n, 3, 4, device=self.device)
-        codes = F.gumbel_softmax(logits, tau=float(self.temperature), hard=True).flatten(1)
-        return self.decoder(codes).tanh().view(n, 1, 8, 8)
-
-    def configure_optimizers(self):
-        optimizer = torch.optim.RMSprop(self.parameters(), lr=1e-3)
-        return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)]
 
 
 class GammaVAE(LightningModule):
@@ -222,10 +160,8 @@ class LateMade(LightningModule):
 
 
 SHAPES = {
-    "autoencoder": Shape(AutoEncoder, {"sample_fn": decode_noise}, refused="`sample_fn="),
     "VAE": Shape(VAE),
     "conditional VAE": Shape(ConditionalVAE, prompts=range(10)),
-    "VAE, gumbel_softmax": Shape(GumbelVAE),
     "VAE, Gamma": Shape(GammaVAE),
     "vector quantized": Shape(VectorQuantized),
     "configure_model": Shape(LateMade),

@@ -65,17 +65,6 @@ def pixels_of(batch):
     return batch["inputs"]["pixels"]
 
 
-class Dictionary(Means):
-    """Takes dictionaries with the key that diffusers and transformers use."""
-
-    def images(self, batch):
-        return batch["pixel_values"]
-
-
-def dictionary(image, label):
-    return {"pixel_values": image, "labels": label}
-
-
 Record = namedtuple("Record", ("label", "picture"))
 
 
@@ -168,33 +157,6 @@ def from_pictures(module, n):
     return torch.stack([torch.from_numpy(np.array(x, dtype=np.float32)) / 127.5 - 1 for x in module.sample(n)])[:, None]
 
 
-class Arrays(Means):
-    """Its `sample` returns arrays [n, H, W, C], drawn with NumPy."""
-
-    def sample(self, n):
-        z = torch.from_numpy(np.random.standard_normal((n, 4))).to(self.device, self.net[0].weight.dtype)  # noqa: NPY002
-        return self.net(z).float().view(n, 8, 8, 1).cpu().numpy()
-
-
-def from_arrays(module, n):
-    return torch.from_numpy(module.sample(n)).permute(0, 3, 1, 2)
-
-
-class UnitData(Means):
-    """Trains on images in [0, 1] that it scales itself, and generates in [-1, 1]."""
-
-    def images(self, batch):
-        return 2 * batch[0] - 1
-
-
-def unscaled(image, label):
-    return (image + 1) / 2, label
-
-
-def to_unit(module, n):
-    return (module.sample(n) + 1) / 2
-
-
 class BringsItsData(Means):
     """Has loaders of its own."""
 
@@ -207,7 +169,6 @@ class BringsItsData(Means):
 
 SHAPES = {
     "nested batches": Shape(Nested, {"image_key": pixels_of}, item=nested, refused="`image_key=`"),
-    "dictionaries": Shape(Dictionary, item=dictionary),
     "namedtuples": Shape(Named, item=record),
     "dataclasses": Shape(Dataclass, {"image_key": images_of}, collate=to_batch, refused="`image_key=`"),
     "images alone": Shape(Alone, item=alone),
@@ -216,7 +177,5 @@ SHAPES = {
         Gray, {"sample_fn": with_channel}, item=without_channel, refused=r"missing dimension, e\.g\. x\[:, None\]"
     ),
     "PIL images": Shape(Pictures, {"sample_fn": from_pictures}, refused="`sample_fn="),
-    "NumPy arrays": Shape(Arrays, {"sample_fn": from_arrays}, refused="`sample_fn="),
-    "data in [0, 1], samples in [-1, 1]": Shape(UnitData, {"sample_fn": to_unit}, item=unscaled),
     "loaders of the module": Shape(BringsItsData, own_data=True),
 }

@@ -92,8 +92,8 @@ class BorrowedAverage(DDPM):
                 fast.data.copy_(before)
 
 
-class LatentDiffusion(DDPM):
-    """Diffuses what a frozen autoencoder makes of images; `sample` decodes."""
+class OnlyLatents(DDPM):
+    """Diffuses what a frozen autoencoder makes of images; its samples are latents, of another size than images."""
 
     shape = (2, 4, 4)
 
@@ -114,18 +114,8 @@ class LatentDiffusion(DDPM):
     def validation_step(self, batch, batch_idx):
         pass
 
-    def sample(self, n):
-        return self.vae.decode(self.denoise(self.net, n)).sample.mean(1, keepdim=True).clamp(-1, 1)
-
     def configure_optimizers(self):
         return torch.optim.AdamW(self.net.parameters(), lr=1e-3)
-
-
-class OnlyLatents(LatentDiffusion):
-    """Its `sample` gives the latents as they are, which are not of the images' size."""
-
-    def sample(self, n):
-        return self.denoise(self.net, n)
 
 
 def decoded(module, n):
@@ -134,33 +124,6 @@ def decoded(module, n):
 
 def pooled_sites(images):
     return F.avg_pool2d(images, 2)
-
-
-class GuidedByClass(DDPM):
-    """Learns with and without its class, and is guided by the difference."""
-
-    def __init__(self):
-        super().__init__()
-        self.classes = nn.Embedding(11, 8)
-
-    def training_step(self, batch, batch_idx):
-        images, labels = batch
-        labels = torch.where(torch.rand(len(labels), device=self.device) < 0.2, 10, labels)
-        loss = self.loss(images, self.classes(labels))
-        self.log("loss", loss)
-        return loss
-
-    def sample_prompts(self, labels):
-        code, nothing = self.classes(labels), self.classes(torch.full_like(labels, 10))
-
-        def guess(x, step):
-            with_class, without = self.net(torch.cat([x, x]), step, torch.cat([code, nothing])).chunk(2)
-            return without + 2 * (with_class - without)
-
-        return self.denoise(guess, len(labels))
-
-    def sample(self, n):
-        return self.sample_prompts(torch.randint(10, (n,), device=self.device))
 
 
 WORDS = ("a zero", "a one", "a two", "a three", "a four")
@@ -204,11 +167,9 @@ TEXT = {"prompt_encoder": embed_words}
 SHAPES = {
     "DDPM with one scheduler": Shape(DDPM),
     "DDIM that borrows its average": Shape(BorrowedAverage),
-    "latent diffusion, frozen VAE": Shape(LatentDiffusion),
     "latent diffusion, latents only": Shape(
         OnlyLatents, {"sample_fn": decoded}, {"site_encoder": pooled_sites}, refused="`sample_fn`"
     ),
-    "guidance without a classifier": Shape(GuidedByClass, prompts=range(10)),
     "guided by text": Shape(
         GuidedByText,
         clusters={"prompts": WORDS},

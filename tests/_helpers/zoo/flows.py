@@ -2,25 +2,10 @@
 """Flows, autoregressive models and energies."""
 
 import torch
-from _helpers.zoo.diffusion import DDPM
 from _helpers.zoo.shape import Shape
 from lightning import LightningModule
 from torch import nn
 from torch.nn import functional as F
-
-
-class RectifiedFlow(DDPM):
-    """Follows a velocity from noise to images, in double precision times."""
-
-    def loss(self, x, code=None):
-        noise, time = torch.randn_like(x), torch.rand(len(x), 1, 1, 1, device=x.device, dtype=x.dtype)
-        return F.mse_loss(self.net(time * x + (1 - time) * noise, 10 * time.flatten()), x - noise)
-
-    def sample(self, n):
-        x = torch.randn(n, *self.shape, device=self.device)
-        for time in torch.linspace(0, 0.75, 4, dtype=torch.float64):
-            x = x + self.net(x, 10 * time) / 4
-        return x.clamp(-1, 1)
 
 
 class Energy(LightningModule):
@@ -128,7 +113,7 @@ class Flow(LightningModule):
 
 
 class PixelCNN(LightningModule):
-    """Draws pixel after pixel into an image of a shape that it is told: `sample(img_shape)`."""
+    """Draws pixel after pixel; its images and those of its data are bytes."""
 
     def __init__(self):
         super().__init__()
@@ -142,37 +127,22 @@ class PixelCNN(LightningModule):
         return self.last(hidden.relu())
 
     def training_step(self, batch, batch_idx):
-        images = batch[0]
+        images = batch[0].to(self.last.weight.dtype) / 127.5 - 1
         loss = F.cross_entropy(self(images), (images[:, 0] > 0).long())
         self.log("loss", loss)
         return loss
 
     @torch.no_grad()
-    def sample(self, img_shape):
-        image = torch.full(img_shape, -1.0, device=self.device)
-        for row in range(img_shape[2]):
-            for column in range(img_shape[3]):
+    def sample(self, n):
+        image = torch.full((n, 1, 8, 8), -1.0, device=self.device)
+        for row in range(8):
+            for column in range(8):
                 chances = self(image)[:, :, row, column].float().softmax(1)
                 image[:, 0, row, column] = 2.0 * torch.multinomial(chances, 1)[:, 0] - 1
-        return image
+        return ((image + 1) * 127.5).round().to(torch.uint8)
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
-
-
-def in_shape(module, n):
-    return module.sample((n, 1, 8, 8))
-
-
-class Bytes(PixelCNN):
-    """Its images and those of its data are bytes."""
-
-    def training_step(self, batch, batch_idx):
-        images = batch[0].to(self.last.weight.dtype) / 127.5 - 1
-        return super().training_step((images, batch[1]), batch_idx)
-
-    def sample(self, n):
-        return ((super().sample((n, 1, 8, 8)) + 1) * 127.5).round().to(torch.uint8)
 
 
 def as_bytes(image, label):
@@ -180,9 +150,7 @@ def as_bytes(image, label):
 
 
 SHAPES = {
-    "rectified flow": Shape(RectifiedFlow),
     "energy with chains": Shape(Energy),
     "flow": Shape(Flow),
-    "PixelCNN": Shape(PixelCNN, {"sample_fn": in_shape}, refused="`sample_fn="),
-    "PixelCNN in bytes": Shape(Bytes, item=as_bytes),
+    "PixelCNN in bytes": Shape(PixelCNN, item=as_bytes),
 }

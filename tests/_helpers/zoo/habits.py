@@ -8,7 +8,6 @@ from _helpers.zoo.shape import Shape
 from lightning import LightningModule
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from torchmetrics import MeanSquaredError, MetricCollection
 
 
@@ -41,37 +40,6 @@ class Plain(LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
-
-
-class Compiled(Plain):
-    """Compiles its network."""
-
-    def make_net(self):
-        return torch.compile(super().make_net(), backend="eager")
-
-
-class Lazy(Plain):
-    """Lazy layers that `setup` gives their sizes by a first batch of zeros."""
-
-    def make_net(self):
-        return nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(64), nn.Tanh())
-
-    def setup(self, stage):
-        if nn.parameter.is_lazy(self.net[0].weight):
-            with torch.no_grad():
-                self.net(torch.zeros(2, 4))
-
-
-class Checkpointed(Plain):
-    """Computes its middle again in the backward pass, dropout included."""
-
-    def make_net(self):
-        return nn.ModuleList([nn.Linear(4, 16), nn.Sequential(nn.Dropout(0.2), nn.Linear(16, 16)), nn.Linear(16, 64)])
-
-    def generate(self, n):
-        first, middle, last = self.net
-        x = first(torch.randn(n, 4, device=self.device))
-        return last(checkpoint(middle, x, use_reentrant=False)).tanh().view(n, 1, 8, 8)
 
 
 class PartlyFrozen(Plain):
@@ -196,9 +164,6 @@ class Shared(Plain):
 
 
 SHAPES = {
-    "compiled part": Shape(Compiled),
-    "LazyLinear sized in setup": Shape(Lazy),
-    "gradient checkpointing": Shape(Checkpointed),
     "frozen part": Shape(PartlyFrozen),
     "dropout in samples": Shape(DropoutAlways),
     "metrics as attributes": Shape(Metrics),

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.loggers import CSVLogger
 
-PER_MODULE = 5
+PER_MODULE = 4
 
 
 @dataclass
