@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PixelPartition
+from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.regions.clustering import find_clusters
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
@@ -51,4 +52,6 @@ def source(name: str) -> Source:
     images = images[torch.randperm(len(images), generator=torch.Generator().manual_seed(0))]
     some = images[:for_clusters]
     kernel = GaussianKernel().resolved(some.flatten(1))
-    return Source(images[for_clusters:], find_clusters(some, kernel, count, 1).partition, n)
+    return Source(
+        images[for_clusters:], find_clusters(some, kernel, RegionSettings(n_clusters=count, patch_size=1)).partition, n
+    )

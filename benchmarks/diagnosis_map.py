@@ -18,6 +18,7 @@ from diagnosis_peers import benjamini_hochberg, holm, pixel_p_values, worst_clus
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PixelPartition, diagnose
+from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.findings.finding import LEVEL
 from genmonitor.functional import discrepancy_map, significant_areas, two_sample_test
@@ -47,7 +48,8 @@ class Place:
 def clusters_of(name: str) -> PixelPartition:
     """Return the clusters found in some images of a set."""
     some = image_set(name).images[:500]
-    return find_clusters(some, GaussianKernel().resolved(some.flatten(1)), 5, 1).partition
+    kernel = GaussianKernel().resolved(some.flatten(1))
+    return find_clusters(some, kernel, RegionSettings(n_clusters=5, patch_size=1)).partition
 
 
 def pointed_at(fake: Tensor, real: Tensor, partition: PixelPartition) -> dict[str, Place]:

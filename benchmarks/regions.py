@@ -20,6 +20,7 @@ from stamp import processor, stamp
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PixelPartition
+from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.linalg.clustering import LINKAGES, Linkage, adjusted_rand_index
@@ -111,7 +112,8 @@ def by(linkage: Linkage) -> Method:
 
 def default(images: Tensor, count: int | None) -> PixelPartition:
     """Find clusters as monitors and commands do."""
-    return find_clusters(images, GaussianKernel().resolved(images.flatten(1)), count, 1).partition
+    kernel = GaussianKernel().resolved(images.flatten(1))
+    return find_clusters(images, kernel, RegionSettings(n_clusters=count, patch_size=1)).partition
 
 
 def pairs(images: Tensor, size: int | None, repeats: int) -> Iterator[tuple[Tensor, Tensor]]:

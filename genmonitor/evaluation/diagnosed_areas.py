@@ -36,7 +36,6 @@ def diagnose_areas(
     drawn: Mapping[str, Tensor] | None,
     masks: list[NamedMask],
     models: Models,
-    skip_failing: bool,
 ) -> tuple[dict[str, AreaDiagnosis], list[Finding]]:
     """Diagnose areas, each a name, mask [H, W] and region; return the measurements by name, and the findings."""
     whole = torch.ones(images.real.shape[2:], dtype=torch.bool)
@@ -63,10 +62,10 @@ def diagnose_areas(
             tried, p = (), float(drawn["p"])
         elif p_map is not None:
             p = float(p_map[mask].min())
-            mask, tried = located(images, mask, p_map, models, skip_failing)
+            mask, tried = located(images, mask, p_map, models)
             if repeats_another(mask):
                 continue
-        found = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p)
+        found = diagnose_area(images, mask, tried, None if everywhere else image, p)
         if p_map is not None:
             if repeats_another(found.mask):
                 continue

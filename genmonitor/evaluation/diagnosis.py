@@ -18,7 +18,7 @@ from genmonitor.evaluation.diagnosed_areas import diagnose_areas, fault_kinds, f
 from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings.finding import Finding
 from genmonitor.functional.diagnosis.area import AreaDiagnosis
-from genmonitor.functional.diagnosis.fit import put_faults
+from genmonitor.functional.diagnosis.fit import put_faults, working
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
@@ -211,7 +211,7 @@ def diagnose(
     failed: list[str] = []
     images = Images.of(fake, real, seed, _readings(readings, real, aligned, failed, skip_failing) if pixels else ())
     drawn, masks = find_areas(images.fake, images.real, area, partition, aligned, seed)
-    areas, findings = diagnose_areas(images, drawn, masks, models, skip_failing)
+    areas, findings = diagnose_areas(images, drawn, masks, working(models, images.real[:4], failed, skip_failing))
     whole = next((mask for _, mask, _ in masks if bool(mask.all())), None)
     numbers = range(len(fake)) if fake_indices is None else fake_indices
     singles = None if whole is None else SingleSamples.of(*given, train, train_indices, numbers, aligned)
@@ -221,8 +221,7 @@ def diagnose(
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
     examples |= _copied_images(singles, given[1][::2] if train is None else train)
     named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)
-    failures = dict.fromkeys([*failed, *(sentence for x in areas.values() for sentence in x.failures)])
-    found = (named, areas, drawn, real.mean(0).cpu(), examples, *_extremes(images, areas), left_out, tuple(failures))
+    found = (named, areas, drawn, real.mean(0).cpu(), examples, *_extremes(images, areas), left_out, tuple(failed))
     return Diagnosis(*found, singles, bands)
 
 

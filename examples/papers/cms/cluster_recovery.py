@@ -26,6 +26,7 @@ from planted import planted_images, planted_labels
 from regions import digits, three_regions
 
 from genmonitor import GaussianKernel, PixelPartition
+from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.findings.tables import Table, aligned
 from genmonitor.functional import pixel_cka
@@ -51,7 +52,7 @@ def found_by(m: int | None, count: int | None) -> Callable[[Tensor], PixelPartit
     def find(images: Tensor) -> PixelPartition:
         kernel = GaussianKernel().resolved(images.flatten(1))
         if count is None:
-            return find_clusters(images, kernel, None, 1, batch_estimator=m).partition
+            return find_clusters(images, kernel, RegionSettings(patch_size=1, batch_estimator=m)).partition
         matrix = pixel_cka(images, kernel=kernel, batch_estimator=m)
         return PixelPartition.from_cka(matrix, (images.shape[2], images.shape[3]), count)
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
+from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.images.image_set import fingerprint
 from genmonitor.images.split import cell_side, chosen_patch_size, cka_work
@@ -46,15 +47,7 @@ class FoundClusters:
     stability: dict[str, float]
 
 
-def find_clusters(
-    sites: Tensor,
-    kernel: Kernel,
-    n_clusters: int | None,
-    patch_size: int | None,
-    progress: Progress = no_progress,
-    linkage: Linkage | None = None,
-    batch_estimator: int | None = None,
-) -> FoundClusters:
+def find_clusters(sites: Tensor, kernel: Kernel, of: RegionSettings, progress: Progress = no_progress) -> FoundClusters:
     """Cluster the sites of maps, independently of the order of the maps.
 
     The maps are halved at random several times. Each half is clustered by each linkage into each number of clusters,
@@ -64,16 +57,13 @@ def find_clusters(
     Args:
         sites: Maps [N, c, h, w], N at least 4.
         kernel: Kernel with its gamma set.
-        n_clusters: Number of clusters; None to choose from 2 to 8.
-        patch_size: Side of a site; None to choose one, see `chosen_patch_size`.
+        of: Settings, of which `n_clusters`, `patch_size`, `linkage` and `batch_estimator` are used.
         progress: Progress bar for the steps that take long.
-        linkage: Linkage; None to choose "average" or "smoothed".
-        batch_estimator: Same as in `pixel_cka`; None for all maps at once.
 
     References:
         Ben-Hur, Elisseeff and Guyon, "A stability based method for discovering structure in clustered data", 2002.
     """
-    patch_size = patch_size or chosen_patch_size(tuple(sites.shape[1:]))
+    patch_size = of.patch_size or chosen_patch_size(tuple(sites.shape[1:]))
     shape = (sites.shape[2] // patch_size, sites.shape[3] // patch_size)
     cell = cell_side(tuple(sites.shape[1:]), patch_size)
     sites, of_cells = F.avg_pool2d(sites, cell), patch_size // cell
@@ -81,13 +71,13 @@ def find_clusters(
     sites = sites[content_order(sites).to(sites.device)]
 
     def matrix(some: Tensor) -> Tensor:
-        how: dict[str, Any] = {"patch_size": of_cells, "batch_estimator": batch_estimator}
+        how: dict[str, Any] = {"patch_size": of_cells, "batch_estimator": of.batch_estimator}
         return pixel_cka(some, kernel=kernel, tolerance=CLUSTER_TOLERANCE, **how).cpu()
 
     (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
     # Ward's is left out: it is seldom the most stable, and halves then often disagree
-    linkages: tuple[Linkage, ...] = (linkage,) if linkage else ("average", "smoothed")
-    counts = automatic_counts(int((cka.diagonal() != 0).sum())) if n_clusters is None else [n_clusters]
+    linkages: tuple[Linkage, ...] = (of.linkage,) if of.linkage else ("average", "smoothed")
+    counts = automatic_counts(int((cka.diagonal() != 0).sum())) if of.n_clusters is None else [of.n_clusters]
     found = {(x, c): cut for x in linkages for c, cut in cuts(cka, shape, counts, patch_size, x).items()}
     some, grid = on_a_grid(sites, of_cells)
     pairs = progress(halvings(some, of_cells), "stability of the clusters")

@@ -172,8 +172,7 @@ class RegionFinder:
         if earlier is not None:
             return replace(earlier, kernel=kernel)
         of.check_enough(len(sites))
-        how: dict[str, Any] = {"linkage": of.linkage, "batch_estimator": of.batch_estimator}
-        found = find_clusters(sites, kernel, of.n_clusters, of.patch_size, progress, **how)
+        found = find_clusters(sites, kernel, of, progress)
         partition = constant_apart(found.partition, sites, apart())
         return Regions(partition, kernel, linkage=found.linkage, stability=found.stability)
 

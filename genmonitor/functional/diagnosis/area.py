@@ -45,7 +45,6 @@ class AreaDiagnosis:
         nearest: Median distance to the nearest other generated image, divided by that of real images.
         samples: Indices of the generated images that show the difference most clearly.
         of_image: Share of the distance of the whole image that faults in this area alone explain.
-        failures: Errors of fault models, in sentences.
     """
 
     mask: Tensor
@@ -58,17 +57,11 @@ class AreaDiagnosis:
     nearest: float
     samples: tuple[int, ...]
     of_image: float
-    failures: tuple[str, ...] = ()
     readings: tuple[Said, ...] = ()
 
 
 def diagnose_area(
-    images: Images,
-    mask: Tensor,
-    models: Models,
-    image: Distance | None = None,
-    skip_failing: bool = False,
-    p: float | None = None,
+    images: Images, mask: Tensor, models: Models, image: Distance | None = None, p: float | None = None
 ) -> AreaDiagnosis:
     """Diagnose an area of images.
 
@@ -77,21 +70,19 @@ def diagnose_area(
         mask: Boolean mask [H, W], true somewhere.
         models: Fault models to try.
         image: Distance of the whole image, for `of_image`; None if the area is the whole image.
-        skip_failing: True to skip fault models that fail instead of raising their errors.
         p: P-value of no difference from the map that found the area, whose place is then refined. None to test the
             area, whose place is then fixed.
     """
-    failures: list[str] = []
     around = p is not None
     if p is None:
         p = _permutation_p(images, mask, around=False)
-        shown = _by_surroundings(images, mask, models, image, skip_failing) if p > LEVEL else None
+        shown = _by_surroundings(images, mask, models, image) if p > LEVEL else None
         if shown is not None:
             return shown
     fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, around))
     found, share, weights, of_image = None, 0.0, None, 0.0
     readings: tuple[Said, ...] = ()
-    tried = usable(models, fitted, images.halves[0][0], failures, skip_failing)
+    tried = usable(models, fitted, images.halves[0][0])
     if p <= LEVEL:
         readings = _readings(images, mask)
     if p <= LEVEL and judged.left(()) > 0:
@@ -104,7 +95,7 @@ def diagnose_area(
     if readings and not (found and found.identified):  # which the finding names then
         samples = tuple(images.chosen_fake[readings[0].order[:SAMPLES]].tolist())
     variety = spread, nearest, samples
-    return AreaDiagnosis(mask, judged.left(()), p, found, share, weights, *variety, of_image, tuple(failures), readings)
+    return AreaDiagnosis(mask, judged.left(()), p, found, share, weights, *variety, of_image, readings)
 
 
 def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
@@ -116,9 +107,7 @@ def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
     return tuple(differing(readings, read(readings, fake), read(readings, real), LEVEL / 5, images.seed))
 
 
-def _by_surroundings(
-    images: Images, mask: Tensor, models: Models, image: Distance | None, skip_failing: bool
-) -> AreaDiagnosis | None:
+def _by_surroundings(images: Images, mask: Tensor, models: Models, image: Distance | None) -> AreaDiagnosis | None:
     """Return the faults of an area that is correct by itself; None if no fault of it explains its surroundings.
 
     A part of another image is correct by itself, and so may be a slightly brighter part: both show at the edge. But the
@@ -127,7 +116,7 @@ def _by_surroundings(
     p = 1.0 if bool(mask.all()) else _permutation_p(images, mask, around=True)
     if p > SURE:
         return None
-    found = diagnose_area(images, mask, models, image, skip_failing, p)
+    found = diagnose_area(images, mask, models, image, p)
     return found if found.explained and found.explained.named and found.explained.share >= IDENTIFIED else None
 
 

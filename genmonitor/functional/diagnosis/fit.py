@@ -280,17 +280,27 @@ def closer(side: Side, faults: Faults) -> float:
     return 0.5 * math.erfc(difference / (error * math.sqrt(2))) if error else 1.0
 
 
-def usable(models: Models, side: Side, fake: Tensor, failures: list[str], skip_failing: bool) -> list[FaultModel]:
-    """Return the models that apply to these images, each tried once at each strength on a few of them."""
+def usable(models: Models, side: Side, fake: Tensor) -> list[FaultModel]:
+    """Return the models that apply to these images, with what they measure."""
+    made = [model.measured(fake, side.real, side.area) if isinstance(model, Kind) else model for model in models]
+    return [model for model in made if model is not None]
+
+
+def working(models: Models, real: Tensor, failures: list[str], skip_failing: bool) -> list[FaultModel]:
+    """Return the models without those of a user that fail at one of their strengths on a few real images.
+
+    Args:
+        models: Fault models.
+        real: Images [N, C, H, W], scaled as fault models expect them.
+        failures: List that failures are added to, in sentences.
+        skip_failing: True to leave models that fail out instead of raising their errors.
+    """
     out: list[FaultModel] = []
-    few = side.first(4)
     for model in models:
         try:
-            made = model.measured(fake, side.real, side.area) if isinstance(model, Kind) else model
-            if made is not None:
-                for strength in made.strengths:
-                    few.put((PutFault(made, strength),))
-                out.append(made)
+            for strength in () if isinstance(model, Kind) else model.strengths:
+                checked(model, model.apply(real, strength, torch.Generator().manual_seed(0)), real)
+            out.append(model)
         except Exception as error:
             if not skip_failing:
                 raise

@@ -23,9 +23,7 @@ SEARCHED = 112
 """Number of images a side for the search of the place."""
 
 
-def located(
-    images: Images, mask: Tensor, p_map: Tensor, models: Models, skip_failing: bool
-) -> tuple[Tensor, list[FaultModel]]:
+def located(images: Images, mask: Tensor, p_map: Tensor, models: Models) -> tuple[Tensor, list[FaultModel]]:
     """Return the place of the fault that explains most within an area of the map or around it.
 
     The place is where real images with the fault are closest to generated ones, compared with their surroundings.
@@ -38,7 +36,6 @@ def located(
         mask: Mask of the area, bool [H, W], which may be a pixel or two larger than the fault, or only its edge.
         p_map: P-values of the map [H, W].
         models: Fault models to try.
-        skip_failing: Same as in `diagnose_area`.
 
     Returns:
         The area, and the models worth trying there.
@@ -51,7 +48,7 @@ def located(
     for area in unlike([within(mask)[-1], grown(mask, REACH) & significant]):
         views: list[Values] = [*pixel_views(real, area), Statistics.of(real, area, around=False)]
         side = side_to_fit(images, area, views).first(SEARCHED)
-        singles = ranked(side, usable(everywhere, side, fake, [], skip_failing))
+        singles = ranked(side, usable(everywhere, side, fake))
         share = 1 - singles[0][0] / max(side.left(()), CHANCE) if singles else 0.0
         if share >= 0.2:  # a fault that explains less does not define the place
             found.append((singles[0][1], [mask, *_by_pixel(images, mask, significant, singles[0][1])]))

@@ -17,6 +17,7 @@ from genmonitor.evaluation.regions.clustering import (
     patch_notes,
     region_notes,
 )
+from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional import pixel_cka
 from genmonitor.linalg.clustering import LINKAGES, adjusted_rand_index
 
@@ -35,7 +36,7 @@ def three_regions(n, seed=0, side=12):
 
 def found_in(images, n_clusters=None, patch_size=1, **settings):
     kernel = GaussianKernel().resolved(images.flatten(1))
-    return find_clusters(images, kernel, n_clusters, patch_size, **settings)
+    return find_clusters(images, kernel, RegionSettings(n_clusters=n_clusters, patch_size=patch_size, **settings))
 
 
 @pytest.mark.parametrize("n", [150, 600])
@@ -118,9 +119,9 @@ def test_clusters_of_patches_have_their_size():
 def test_clusters_of_images_that_hardly_vary(few):
     if not few.any():
         with pytest.raises(ValueError, match="every site is constant"):
-            find_clusters(few, GaussianKernel(1.0), None, 1)
+            find_clusters(few, GaussianKernel(1.0), RegionSettings(patch_size=1))
     else:
-        assert find_clusters(few, GaussianKernel(1.0), None, 1).partition.num_clusters >= 1
+        assert find_clusters(few, GaussianKernel(1.0), RegionSettings(patch_size=1)).partition.num_clusters >= 1
 
 
 def test_noise_has_no_stable_regions():

@@ -95,7 +95,7 @@ def test_a_fault_is_around_the_edge_that_the_map_shows_of_it(seed: int) -> None:
     """That smooth images are brighter shows where it begins: a step between pixels that no real image has."""
     true = rectangle(4, 4, 6, 6)
     edge = grown(true, 1) & ~grown(true, -2)
-    area, models = located(planted(true, seed), edge, (~edge).float(), FAULT_MODELS, skip_failing=False)
+    area, models = located(planted(true, seed), edge, (~edge).float(), FAULT_MODELS)
     assert overlap(area, true) > overlap(edge, true)
     assert "brighter" in {x.name for x in models}
 
@@ -103,7 +103,7 @@ def test_a_fault_is_around_the_edge_that_the_map_shows_of_it(seed: int) -> None:
 def test_what_no_fault_explains_stays_where_it_is() -> None:
     true = rectangle(4, 4, 6, 6)
     images = Images.of(waves(100, 0), waves(100, 1), 0)
-    area, models = located(images, true, (~true).float(), [BRIGHTER], skip_failing=False)
+    area, models = located(images, true, (~true).float(), [BRIGHTER])
     assert torch.equal(area, true)
     assert models == [BRIGHTER]
 
@@ -116,7 +116,7 @@ def test_two_plain_areas_are_each_found_exactly() -> None:
     for true, beside in ((one, other), (other, one)):
         shown = grown(true, 1)
         p_map = (grown(beside, 1) | ~grown(true, 4)).float()
-        assert torch.equal(located(images, shown, p_map, FAULT_MODELS, skip_failing=False)[0], true)
+        assert torch.equal(located(images, shown, p_map, FAULT_MODELS)[0], true)
 
 
 def test_masks_grow_shrink_and_are_boxed() -> None:
