@@ -20,11 +20,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Find the best evaluation and its checkpoint."""
     folder = find_folder(args.run)
-    monitors = read_run(folder).monitors
-    best = next((monitor.best for monitor in monitors if monitor.best is not None), None)
+    found = read_run(folder)
+    best = next((monitor.best for monitor in found.monitors if monitor.best is not None), None)
     if best is None:
-        names = ", ".join(monitor.prefix for monitor in monitors)
-        raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {names}.")
+        got = "; ".join([*(monitor.prefix for monitor in found.monitors), *found.unreadable]).removesuffix(".")
+        raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {got}.")
     if "global_step" not in best:
         raise ValueError(
             f"Expected a run of a Trainer, but a loop made {folder.parent}, whose checkpoints nobody but it knows. The "

@@ -130,7 +130,6 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
     if run.partition is None:
         return []
     regions, sizes, rows = run.partition.regions(), run.partition.sizes(), []
-    stability = run.fixed.get("stability") or {}
     order = [x.area.region for x in run.findings if x.area.region in regions]
     for name in dict.fromkeys([*order, *regions]):
         of = [spec for spec in run.values.values() if spec.region == name and spec.column is not None]
@@ -142,7 +141,7 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
                 "where": run.partition.location(regions[name]),
                 "sites": sizes[regions[name]],
                 "verdict": verdict_of(run.findings, name),
-                "stability": stability.get(f"cluster_{regions[name]}"),
+                "stability": run.fixed.get("stability", {}).get(f"cluster_{regions[name]}"),
                 "cells": {spec.column: _cell(run, spec) for spec in of},
             }
         )

@@ -125,6 +125,8 @@ class MonitorRun:
             fixed = dict(content)
             evaluations, notes, tables = (fixed.pop(name) for name in ("evaluations", "notes", "tables"))
             declared, findings = fixed.pop("declared"), fixed.pop("findings")
+            if "stability" in fixed:
+                fixed["stability"] = dict(fixed["stability"])
             if not evaluations:
                 raise ValueError("`evaluations` is empty")
             return cls(

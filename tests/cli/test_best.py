@@ -16,3 +16,11 @@ def test_best_refuses_the_run_of_a_loop(tmp_path, genmonitor):
     assert (status, said) == (2, "")
     assert "Expected a run of a Trainer, but a loop made" in complaint
     assert "is that of epoch 2, step 29" in complaint
+
+
+def test_best_says_why_a_file_of_the_run_cannot_be_read(tmp_path, genmonitor):
+    (make_run(tmp_path / "run") / "cms_run.json").write_text("{half")
+    status, said, complaint = genmonitor("best", tmp_path / "run")
+    assert (status, said) == (2, "")
+    assert "cms_run.json is not: Expecting property name" in complaint
+    assert complaint.endswith("put back the file that the run wrote.\n")

@@ -95,6 +95,7 @@ def test_picture_of_a_step_that_was_not_evaluated_is_left_out(tmp_path):
         ({"declared": [{"key": "a", "scale": "upside down"}]}, "Expected `scale` of a"),
         ({"findings": [{"text": "dark"}]}, "KeyError"),
         ({"baseline": {"image": "wide"}}, "argument 2 is longer"),
+        ({"stability": "high"}, "dictionary update sequence"),
         ({"notes": [{"words": "few"}]}, "unexpected keyword argument"),
         ({"tables": {"prompts": [1]}}, "TypeError"),
         ({"prefix": "mine"}, "but cms_run.json is of mine"),
