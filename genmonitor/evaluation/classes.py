@@ -205,7 +205,8 @@ def class_finding(results: Results) -> Finding:
             parts.append(f"and {len(wrong) - SAID} more")
         sentences.append(f"{capitalized('; '.join(parts))}.")
     if fine:
-        others = f"the other {_counted(len(fine))}" if wrong else "any class"
+        count = "class" if len(fine) == 1 else f"{len(fine)} classes"
+        others = f"the other {count}" if wrong else "any class"
         sentences.append(f"No evidence of a difference in {others} ({'smallest ' * (len(fine) > 1)}{_p(fine[0])}).")
     if few := len(results) - len(wrong) - len(fine):
         sentences.append(
@@ -228,10 +229,6 @@ def _sentence_part(result: ClassResult) -> str:
 
 def _p(result: ClassResult) -> str:
     return format_p(result.p or 0.0)
-
-
-def _counted(classes: int) -> str:
-    return "class" if classes == 1 else f"{classes} classes"
 
 
 def with_classes(findings: Sequence[Finding], results: Results, claims: bool = True) -> tuple[Finding, ...]:

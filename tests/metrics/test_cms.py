@@ -55,19 +55,6 @@ def test_a_kernel_without_width_leaves_gamma_open():
     assert metric.gamma.isnan()
 
 
-def test_the_real_side_stays_across_reset_if_asked():
-    metric = CosineMeanSimilarity(PixelPartition.grid((2, 2), 1, 2), reset_real_features=False)
-    real = draw(30, 1, 2, 2)
-    metric.update(real, real=True)
-    for seed in range(1, 4):
-        fake = draw(20, 1, 2, 2, seed=seed)
-        metric.update(fake, real=False)
-        expected = cosine_mean_similarity(fake, real, partition=metric.partition)
-        found = metric.compute()
-        assert {name: float(v) for name, v in found.items()} == {name: float(v) for name, v in expected.items()}
-        metric.reset()
-
-
 def test_forward_compares_a_batch_with_the_real_side_so_far():
     real, fake = draw(30, 3), draw(20, 3, seed=1)
     metric = CosineMeanSimilarity()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from _helpers.golden import GAMMA, digits
+from _helpers.golden import digits
 
-from genmonitor import GaussianKernel, MaximumMeanDiscrepancy
+from genmonitor import MaximumMeanDiscrepancy
 from genmonitor.functional import maximum_mean_discrepancy
 
 
@@ -26,12 +26,3 @@ def test_a_lower_value_is_better():
     near = fed(MaximumMeanDiscrepancy(), fake, real, 60).compute()
     far = fed(MaximumMeanDiscrepancy(), fake + 0.5, real, 60).compute()
     assert near < far
-
-
-def test_what_is_remembered_of_float32_samples_serves_no_float64_ones():
-    fake, real = digits()[:60].float(), digits()[60:140].float()
-    metric = MaximumMeanDiscrepancy(GaussianKernel(GAMMA))
-    fed(metric, fake, real, 60).compute()
-    metric.reset()
-    found = fed(metric, fake.double(), real.double(), 60).compute()
-    assert found == maximum_mean_discrepancy(fake.double(), real.double(), kernel=GaussianKernel(GAMMA))

@@ -37,13 +37,3 @@ def test_any_batches_in_any_order_say_what_the_function_says(n, m, seed, data):
         metric.update(sides[real][i : i + 1], real=real)
     expected = precision_recall_density_coverage(sides[False], sides[True], k=3)
     assert floats(metric.compute()) == pytest.approx(floats(expected))
-
-
-def test_the_real_side_stays_across_reset_if_asked():
-    metric, real = PRDC(k=3, reset_real_features=False), draw(30)
-    metric.update(real, real=True)
-    for seed in (1, 2, 3):
-        fake = draw(20, seed=seed)
-        metric.update(fake, real=False)
-        assert floats(metric.compute()) == floats(precision_recall_density_coverage(fake, real, k=3))
-        metric.reset()

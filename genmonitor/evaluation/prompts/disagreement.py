@@ -197,7 +197,8 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
 
         Distances from the reference are a further column, if all listed prompts have one.
         """
-        listed, distances, bounds = self._differing(evaluation), evaluation.distances, self._bounds(evaluation)
+        listed = self._sides(evaluation, evaluation.found.differing[:10])
+        distances, bounds = evaluation.distances, self._bounds(evaluation)
         columns = {"prompt": [x.prompt for x in listed], "part": [x.value for x in listed]}
         p_values = {str(prompt): p for prompt, p in evaluation.found.prompt_p.items()}
         if p_values:
@@ -211,9 +212,6 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     def _bounds(self, evaluation: DisagreementEvaluation) -> tuple[float, float]:
         shown = [side.shown for side in (evaluation.current, evaluation.reference)]
         return self.value_range or (min(float(x.min()) for x in shown), max(float(x.max()) for x in shown))
-
-    def _differing(self, evaluation: DisagreementEvaluation) -> list[PromptSides]:
-        return self._sides(evaluation, evaluation.found.differing[:10])
 
     def _sides(self, evaluation: DisagreementEvaluation, ranked: Ranked, count: int = SAMPLES) -> list[PromptSides]:
         sides = (evaluation.current, evaluation.reference)
