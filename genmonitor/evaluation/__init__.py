@@ -20,9 +20,9 @@ from genmonitor.evaluation.comparison import Comparison, compare
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
+from genmonitor.evaluation.evaluator import Evaluator, run_evaluation
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Presenter
+from genmonitor.evaluation.results import Evaluation, FitReport, History, Presenter
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings, RegionSettings
 from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.tables import Table
@@ -31,7 +31,6 @@ from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Sampler, Samples
 
 __all__ = [
-    "Alert",
     "Area",
     "Collective",
     "Comparison",
@@ -59,7 +58,6 @@ __all__ = [
     "compare",
     "diagnose",
     "no_progress",
-    "require_fitted",
     "run_evaluation",
     "terminal_progress",
 ]

@@ -53,6 +53,7 @@ def column_blocks(columns: Tensor, rows: int) -> tuple[Tensor, ...]:
     """Cut columns so that three float64 copies of a number of rows fit in the memory budget.
 
     Example:
+        >>> import torch
         >>> [len(some) for some in column_blocks(torch.arange(10_000), rows=4000)]
         [5592, 4408]
     """
@@ -88,6 +89,7 @@ def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor)
         like: Tensor with the dtype and device of the entries.
 
     Example:
+        >>> import torch
         >>> mirrored(2, [(0, 1, torch.tensor([[1, 2]])), (1, 2, torch.tensor([[3]]))], torch.tensor(0))
         tensor([[1, 2],
                 [2, 3]])
