@@ -8,10 +8,11 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from threading import Timer
+from threading import Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -118,31 +119,45 @@ def _numbers() -> tuple[int, int, int]:
 
 def _meet(rank: int, size: int, words: Sequence[str]) -> Store:
     """Return the store of the processes, once all are present with the same arguments."""
-    from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
+    joined: Future[Store] = Future()
 
-    notice = Timer(TOLD_AFTER, print, (f"genmonitor: waiting for {size} processes",), {"file": sys.stderr})
-    notice.start()
+    def join() -> None:
+        try:
+            joined.set_result(_join(rank, size, words))
+        except Exception as error:
+            joined.set_exception(error)
+
+    Thread(target=join, daemon=True).start()  # torch waits without hearing signals, which the main thread gets
     try:
-        shared, *_ = next(rendezvous("env://", rank, size, timeout=JOINED_WITHIN))
-        # the same processes may run several commands, one after the other
-        store = PrefixStore(f"genmonitor/{shared.add(f'genmonitor/{rank}', 1)}", shared)
-        keys = [f"arguments/{number}" for number in range(size)]
-        store.set(keys[rank], json.dumps(list(words)))
-        store.wait(keys, JOINED_WITHIN)
-    except RuntimeError as error:
-        raise ValueError(
-            f"Expected {size} processes to run this command with --distributed, but not all came within "
-            f"{JOINED_WITHIN.seconds} seconds. Start all of them by one torchrun or srun, or leave --distributed out."
-        ) from error
-    finally:
-        notice.cancel()
-    given = [" ".join(json.loads(store.get(key))) for key in keys]
+        store = joined.result(TOLD_AFTER)
+    except TimeoutError:
+        print(f"genmonitor: waiting for {size} processes", file=sys.stderr, flush=True)
+        store = joined.result()
+    given = [" ".join(json.loads(store.get(f"arguments/{number}"))) for number in range(size)]
     for number, other in enumerate(given):
         if other != given[0]:
             raise ValueError(
                 f"Expected all {size} processes to be given the same arguments, but process 0 got `{given[0]}` and "
                 f"process {number} got `{other}`. Leave --distributed out to run commands side by side."
             )
+    return store
+
+
+def _join(rank: int, size: int, words: Sequence[str]) -> Store:
+    """Return the store of the processes, once all have set their arguments."""
+    from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
+
+    try:
+        shared, *_ = next(rendezvous("env://", rank, size, timeout=JOINED_WITHIN))
+        # the same processes may run several commands, one after the other
+        store = PrefixStore(f"genmonitor/{shared.add(f'genmonitor/{rank}', 1)}", shared)
+        store.set(f"arguments/{rank}", json.dumps(list(words)))
+        store.wait([f"arguments/{number}" for number in range(size)], JOINED_WITHIN)
+    except RuntimeError as error:
+        raise ValueError(
+            f"Expected {size} processes to run this command with --distributed, but not all came within "
+            f"{JOINED_WITHIN.seconds} seconds. Start all of them by one torchrun or srun, or leave --distributed out."
+        ) from error
     return store
 
 

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,9 +41,10 @@ def start():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # under nohup it is ignored, in children too
     with contextlib.ExitStack() as started:
 
-        def run(*words, **options):
+        def run(*words, variables=None, **options):
             words = [sys.executable, "-m", "genmonitor", *map(str, words)]
-            process = subprocess.Popen(words, env=environment, start_new_session=True, **pipes, **options)
+            variables = environment | (variables or {})
+            process = subprocess.Popen(words, env=variables, start_new_session=True, **pipes, **options)
             started.enter_context(process)
             started.callback(process.kill)
             return process
@@ -81,6 +83,20 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, start, num
     assert (process.returncode, out) == (status, "")
     assert complaint == f"reading …\ngenmonitor diversity: {word}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_process_that_waits_for_others_hears_sigterm(start, rank):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    launched = {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    process = start("diversity", "x.npy", "--distributed", variables=launched)
+    assert process.stderr.readline() == "genmonitor: waiting for 2 processes\n"
+    process.send_signal(signal.SIGTERM)
+    _, complaint = process.communicate(timeout=30)  # of two minutes that it would wait
+    assert process.returncode == 143
+    assert complaint.endswith("genmonitor diversity: terminated by SIGTERM\n")
 
 
 @pytest.mark.slow
