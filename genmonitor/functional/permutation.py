@@ -80,8 +80,7 @@ class Blocks(NamedTuple):
         smaller = min(counts)
         counts = [min(count, max(smaller, MAX_BLOCKS - smaller)) for count in counts]
         mixed = np.random.SeedSequence([seed, *sorted((fake_steps, real_steps))]).generate_state(1)
-        observed = torch.arange(sum(counts)) < counts[0]
-        splits = torch.cat([observed[None], random_splits(sum(counts), counts[0], num_permutations, int(mixed[0]))])
+        splits = random_splits(sum(counts), counts[0], num_permutations, int(mixed[0]))
         return cls(fake_order, real_order, size, splits)
 
     @property
@@ -127,9 +126,13 @@ class Blocks(NamedTuple):
 
 @lru_cache(maxsize=8)  # tests of the same images need the same ones; 1 MB each for 1000 samples
 def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
-    """Return splits drawn uniformly, true for the n on the fake side: bool [count, total], not to be changed."""
+    """Return the observed split, whose first n are fake, and splits drawn uniformly.
+
+    Returns:
+        True for the n on the fake side: bool [1 + count, total], not to be changed.
+    """
     numbers = torch.rand(count, total, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return numbers.argsort(1) < n
+    return torch.cat([torch.arange(total)[None], numbers.argsort(1)]) < n
 
 
 def standardized(statistics: Tensor) -> Tensor:

@@ -146,7 +146,7 @@ def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 
     n = min(len(fake), len(held_out))
     both = torch.cat([x.to(real.device)[torch.arange(n) * len(x) // n] for x in (fake, held_out)])
     # number of random exchanges of generated and held-out samples
-    splits = torch.cat([(torch.arange(2 * n) < n)[None], random_splits(2 * n, n, 999, seed)])
+    splits = random_splits(2 * n, n, 999, seed)
     sides = torch.cat([splits, ~splits[:1]]).to(both)
     covered = torch.ones(len(real), len(sides), dtype=torch.bool, device=real.device)
     farthest = real.new_zeros(len(real))

@@ -138,8 +138,7 @@ def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
     n, both = len(fake), torch.cat([fake, real])
     ranks = _ranks(both)
     ranks = (ranks - ranks.mean(0)) / ranks.std(0).clamp_min(1e-12)
-    splits = torch.cat([(torch.arange(len(both)) < n)[None], random_splits(len(both), n, NUM_PERMUTATIONS, seed)])
-    sizes = (splits.double() @ ranks).abs()
+    sizes = (random_splits(len(both), n, NUM_PERMUTATIONS, seed).double() @ ranks).abs()
     return (sizes.amax(1)[:, None] >= sizes[0] - 1e-9).double().mean(0)
 
 
