@@ -13,7 +13,8 @@ from torchmetrics import Metric
 
 from genmonitor._io import say, warn
 from genmonitor.distributed import Collective
-from genmonitor.findings.values import Better, ValueSpec
+from genmonitor.evaluation.results import MOMENT
+from genmonitor.findings.values import RUN_VALUES, Better, ValueSpec
 from genmonitor.kernels import Kernel
 from genmonitor.metrics._distributed import several_processes
 
@@ -95,8 +96,8 @@ class ExtraMetrics:
                 self._fail(name)
 
     def _check_names(self, own: Iterable[ValueSpec]) -> None:
-        """Refuse names whose values, `name` or `name_key`, could be confused with those of the evaluator."""
-        keys = [spec.key for spec in own]
+        """Refuse names whose values, `name` or `name_key`, could be confused with others of a record."""
+        keys = [*MOMENT, *(spec.key for spec in (*RUN_VALUES, *own))]
         for name in self._metrics:
             if any(key == name.lower() or key.startswith(f"{name.lower()}_") for key in keys):
                 raise ValueError(

@@ -186,7 +186,9 @@ def test_extra_metrics_check_refuses_images_of_the_wrong_kind():
         ExtraMetrics({"color": ThreeChannels()}).check(images(4), images(4))
 
 
-@pytest.mark.parametrize("name", ["image", "MMD", "share_1", "cluster_2", "baseline_image", "p", "share"])
+@pytest.mark.parametrize(
+    "name", ["image", "MMD", "share_1", "cluster_2", "baseline_image", "p", "share", "epoch", "step", "images_seen"]
+)
 def test_extra_metrics_refuse_names_of_the_evaluators_own(name):
     """A dictionary of a metric called share could give share_1."""
     own = RegionValues(["cluster_1", "cluster_2"], ["image"]).specs
