@@ -1,17 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by test_several_processes.py, once in every process: several fits, each one's outcome into a file."""
+"""What test_several_processes.py runs in every process: several fits, each one's outcome by its name."""
 
 import json
-import sys
-import warnings
-from functools import partial
-from pathlib import Path
 
 import torch
-
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
-
 from _helpers.modules import Linear, MeanGap, digits, fit, loader, measured, plain
 from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -27,12 +19,6 @@ def one_cannot_sample(module, n):
     return module.sample(n)
 
 
-def one_cannot_encode(module, images):
-    if fails(module):
-        raise RuntimeError("no maps today")
-    return images
-
-
 def one_gives_nan(module, n):
     return module.sample(n) * (float("nan") if fails(module) else 1)
 
@@ -41,9 +27,7 @@ def outcomes(folder, processes, accelerator="cpu"):
     """Return what each kind of run measured; the weights do not change, so that one process must agree with several."""
     out = {}
     for name, n in (
-        ("well", 301),
         ("one fails to sample", 301),
-        ("one fails to encode", 301),
         ("one fails by NaN", 301),
         ("nothing to do for one", 2),
         ("two share samples", 301),
@@ -57,8 +41,6 @@ def outcomes(folder, processes, accelerator="cpu"):
             parts["sample_fn"] = one_gives_nan
         if accelerator == "gpu":  # where tensors of the CPU cannot be gathered
             parts.setdefault("sample_fn", lambda module, n: module.sample(n).cpu())
-        if name == "one fails to encode":
-            parts["site_encoder"] = partial(one_cannot_encode, module)
         monitor = plain(n_samples=n, on_error="warn", sample_batch_size=64, **parts)
         # under several processes the indices of 301 and of 150 samples are different ones
         others = [plain(n_samples=150, sample_batch_size=64, prefix="other")]
@@ -75,13 +57,3 @@ def outcomes(folder, processes, accelerator="cpu"):
         if others:
             out["the other"] = {"history": measured(others[0]), "image": float(trainer.callback_metrics["other/image"])}
     return out
-
-
-def main(folder, processes, accelerator="cpu"):
-    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec|.*no p-values")
-    out = outcomes(folder, processes, accelerator)
-    (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

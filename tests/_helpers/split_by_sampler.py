@@ -1,16 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by test_split_by_sampler.py, once in every process: fits on one dataset whose parts samplers choose."""
-
-import json
-import sys
-import warnings
-from pathlib import Path
+"""What test_split_by_sampler.py runs in every process: fits on one dataset whose parts samplers choose."""
 
 import torch
-
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
-
 from _helpers.modules import Linear, digits, fit, measured, plain, trainer
 from lightning.pytorch.callbacks import Callback
 from torch.utils.data import BatchSampler, DataLoader, SubsetRandomSampler, TensorDataset
@@ -38,7 +29,12 @@ def by_own_batches(part):
     return by_batches(part, Own)
 
 
-WAYS = {"sampler": by_sampler, "batch_sampler": by_batches, "own batch_sampler": by_own_batches}
+WAYS = {
+    "sampler": (by_sampler, False),
+    "batch_sampler of a hook": (by_batches, True),
+    "own batch_sampler": (by_own_batches, False),
+}
+"""What makes the loaders, and whether a hook of the module does."""
 
 
 class Hooks(Linear):
@@ -92,19 +88,6 @@ def outcome(folder, make, processes, hooks=False, real=None, **settings):
 
 
 def outcomes(folder, processes):
-    out = {}
-    for name, make in WAYS.items():
-        for hooks in (False, True):
-            out[name + " of a hook" * hooks] = outcome(folder, make, processes, hooks)
+    out = {name: outcome(folder, make, processes, hooks) for name, (make, hooks) in WAYS.items()}
     out["real_images"] = outcome(folder, by_batches, processes, real=DATA)
     return out | {"no distributed sampler": outcome(folder, by_batches, processes, use_distributed_sampler=False)}
-
-
-def main(folder, processes):
-    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
-    out = outcomes(folder, processes)
-    (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))

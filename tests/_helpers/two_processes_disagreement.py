@@ -1,15 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by test_disagreement_runs.py, once in every process: fits with DisagreementMonitor, their outcome into a file."""
-
-import json
-import sys
-import warnings
-from pathlib import Path
-
-import torch
-
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
+"""What test_disagreement_runs.py runs in every process: fits with DisagreementMonitor, their outcomes by name."""
 
 from _helpers.modules import fit, measured
 from _helpers.prompted import Changed, disagreeing, evaluations, labelled
@@ -30,13 +20,3 @@ def outcomes(folder, processes, n):
         gamma = monitor.kernel.gamma
         out[reference] = {"history": measured(monitor), "gamma": gamma, "shown": shown, "changed": changed}
     return out
-
-
-def main(folder, processes, n):
-    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
-    out = outcomes(folder, processes, n)
-    (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

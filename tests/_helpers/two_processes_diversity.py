@@ -1,15 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by test_diversity_runs.py, once in every process: fits with DiversityMonitor, their outcome into a file."""
-
-import json
-import sys
-import warnings
-from pathlib import Path
-
-import torch
-
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
+"""What test_diversity_runs.py runs in every process: fits with DiversityMonitor, each one's outcome by its name."""
 
 from _helpers.modules import digits, fit, loader, measured
 from _helpers.prompted import Prompted, evaluations, plain
@@ -45,14 +35,3 @@ def outcomes(folder, processes, n):
         shown = {"indices": ends.indices.tolist(), "sums": ends.images.sum((2, 3, 4)).tolist()}
         out[name] = {"history": measured(monitor), "gamma": monitor.kernel.gamma, **shown}
     return out
-
-
-def main(folder, processes, n):
-    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
-    out = outcomes(folder, processes, n)
-    path = folder / f"rank_{torch.distributed.get_rank()}.json"
-    path.write_text(json.dumps(out))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

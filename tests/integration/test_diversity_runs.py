@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """DiversityMonitor in runs that are killed and resumed, and in several processes."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from _helpers.launched import launched
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, measured
 from _helpers.prompted import Killed, Shrinking, plain
 from _helpers.two_processes_diversity import outcomes
@@ -17,8 +12,6 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from genmonitor import GaussianKernel
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. this evaluation failed")]
-
-SCRIPT = Path(__file__).parents[1] / "_helpers" / "two_processes_diversity.py"
 
 
 def run(folder, monitor, *callbacks, **settings):
@@ -67,20 +60,16 @@ def test_other_settings_start_the_curves_anew(tmp_path, other):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The prompts' features have rank", "ignore:.*are not measured")
-@pytest.mark.parametrize(("processes", "n"), [(2, 61), (3, 2)], ids=["uneven", "none for one"])
+@pytest.mark.parametrize(("processes", "n"), [(2, 61), pytest.param(3, 2, marks=pytest.mark.nightly)])
 def test_several_processes_find_and_show_what_one_does(tmp_path, processes, n):
-    environment = os.environ | {"PYTHONWARNINGS": "default"}
-    command = [sys.executable, str(SCRIPT), str(tmp_path), str(processes), str(n)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    said, ranks = launched(outcomes, tmp_path, processes, n)
     expected = outcomes(tmp_path, 1, n)
     assert [record["epoch"] for record in expected["cosine"]["history"]] == [0, 2]
-    for rank in range(processes):
-        found = json.loads((tmp_path / f"rank_{rank}.json").read_text())
+    for found in ranks:
         for name, one in expected.items():
             for record, reference in zip(found[name]["history"], one["history"], strict=True):
                 assert record == pytest.approx(reference | {"step": record["step"]}, rel=1e-5, abs=1e-6)
             assert found[name]["gamma"] == one["gamma"]
             assert found[name]["indices"] == one["indices"] or n == 2
             assert n == 2 or found[name]["sums"] == [pytest.approx(row, abs=1e-3) for row in one["sums"]]
-    assert done.stderr.count("RuntimeError: no features today") == 1
+    assert said.count("RuntimeError: no features today") == 1

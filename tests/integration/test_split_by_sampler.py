@@ -2,29 +2,22 @@
 """One dataset that samplers split into training and validation: two processes see the images of one, or refuse."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from _helpers.launched import launched
 from _helpers.modules import LIGHTNING_SAYS
 from _helpers.split_by_sampler import PARTS, outcomes
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.slow]
-SCRIPT = Path(__file__).parents[1] / "_helpers" / "split_by_sampler.py"
-FOLLOWED = ["sampler", "sampler of a hook", "no distributed sampler"]
-LOST = ["batch_sampler", "batch_sampler of a hook", "own batch_sampler", "own batch_sampler of a hook"]
+FOLLOWED = ["sampler", "no distributed sampler"]
+LOST = ["batch_sampler of a hook", "own batch_sampler"]
 """What Lightning drops under several processes."""
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What one process finds, and what each of two does."""
-    folder = tmp_path_factory.mktemp("two")
-    command = [sys.executable, str(SCRIPT), str(folder), "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    ranks = [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(2)]
+    _, ranks = launched(outcomes, tmp_path_factory.mktemp("two"), 2)
     return json.loads(json.dumps(outcomes(tmp_path_factory.mktemp("one"), processes=1))), ranks
 
 
