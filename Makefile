@@ -59,8 +59,8 @@ NUMERICS := -m pytest -n auto --maxprocesses 4 -m "not slow" tests/kernels tests
 test-numerics: .venv/for-development
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE $(BIN)/python $(NUMERICS)
 
-# what changes seldom and takes long: the papers' scripts, hundreds of evaluations, all products of settings of which
-# CI has the pairs, sums on several threads
+# what changes seldom and takes long: scripts of papers and benchmarks, hundreds of evaluations, products of settings
+# of which CI has the pairs, sums on several threads
 # (a thread that waits for another sleeps: tests at once share the cores, and waiting busily takes several times as long)
 nightly: .venv/for-development
 	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 GENMONITOR_TEST_THREADS=2 OMP_WAIT_POLICY=PASSIVE \

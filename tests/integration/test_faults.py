@@ -340,22 +340,3 @@ def test_module_is_evaluated_again_in_another_dtype(tmp_path):
         images.append(monitor.history[-1]["image"])
         module = module.to(torch.bfloat16)
     assert images[1] == pytest.approx(images[0], abs=1e-3)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("order", [("gpu", "cpu"), ("cpu", "gpu")], ids=" then ".join)
-def test_module_that_moves_is_evaluated_the_same(tmp_path, order):
-    module, monitor = Linear(lr=0.0), plain(site_encoder=Elsewhere())
-    images = []
-    for accelerator in order:
-        fit(tmp_path, monitor, module=module, max_epochs=1, accelerator=accelerator)
-        images.append(monitor.history[-1]["image"])
-    assert images[1] == pytest.approx(images[0], rel=1e-5)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_samples_on_the_cpu_are_evaluated_on_the_gpu(tmp_path):
-    monitor = plain(sample_fn=lambda module, n: module.sample(n).cpu())
-    fit(tmp_path, monitor, max_epochs=1, accelerator="gpu")
-    assert monitor.evaluator.fitted.real.is_cuda
-    assert len(monitor.history) == 1

@@ -57,9 +57,6 @@ SCALARS = [
     "metric_seconds",
     "images_seen",
 ]
-LOGGED = {"image", "product", "mmd", "spread", "copied", "uncovered", "p"}
-LOGGED |= {"structure_image", "texture_image"}
-LOGGED |= {x for x in SCALARS if x.startswith(("cluster_", "error_ratio_")) and not x.endswith("constant")}
 PICTURES = {f"cms/{name}" for name in ("clusters", "diagnosis", "samples", "single_samples")}
 
 
@@ -150,10 +147,9 @@ def steps_of_a_gan(folder, epochs, **settings):
     return steps, [values["trainer/global_step"] for values in logged if "cms/image" in values], monitor
 
 
-@pytest.mark.parametrize("every", [2, 50])
-def test_no_step_of_wandb_goes_backwards_after_resuming(tmp_path, monkeypatch, every):
+def test_no_step_of_wandb_goes_backwards_after_resuming(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
-    settings = {"log_every_n_steps": every}
+    settings = {"log_every_n_steps": 2}
     steps, records, monitor = steps_of_a_gan(tmp_path, 2, **settings)
     assert steps == sorted(steps)
     assert records == [record["step"] for record in monitor.history]

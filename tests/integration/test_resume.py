@@ -9,7 +9,7 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from genmonitor import GaussianKernel, PixelPartition
+from genmonitor import PixelPartition
 from genmonitor.evaluation.regions.search import RegionFinder
 
 pytestmark = [
@@ -124,9 +124,7 @@ def test_state_is_tensors_and_plain_python(tmp_path):
 
 
 OTHER = [
-    ("n_clusters", 5),
     ("seed", 4),
-    ("kernel", GaussianKernel(0.5)),
     ("partition", PixelPartition.grid((8, 8), 2, 2)),
 ]
 

@@ -378,18 +378,6 @@ def test_autocast_changes_nothing(name):
 
 
 @each_base
-def test_the_default_dtype_does_not_matter(name):
-    citizen = CITIZENS[name]
-    calls, expected = citizen.calls(), citizen.fed().compute()
-    torch.set_default_dtype(torch.float64)
-    try:
-        found = citizen.fed(calls).compute()
-    finally:
-        torch.set_default_dtype(torch.float32)
-    same(found, expected, 1e-12)
-
-
-@each_base
 def test_subclasses_of_tensor_are_taken_as_tensors(name):
     citizen = CITIZENS[name]
     as_subclass = [(tuple(map(MetaTensor, tensors)), how) for tensors, how in citizen.calls(8)]

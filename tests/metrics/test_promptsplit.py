@@ -78,25 +78,6 @@ def test_a_large_streamed_state_goes_by_krylov(monkeypatch):
     same(found["total"], dense["total"])
 
 
-@pytest.mark.parametrize("arguments", [{}, {"num_features": 50}, {"num_features": 50, **COSINES}])
-def test_identical_sides_have_no_modes(arguments):
-    x, t, _, _ = random_sides()
-    metric = PromptSplit(**arguments)
-    for batch, reference in ((11, True), (30, False)):
-        for start in range(0, 30, batch):
-            metric.update(x[start : start + batch].float(), t[start : start + batch].float(), reference=reference)
-    assert metric.compute()["eigenvalues"].abs().max() < 1e-6
-
-
-def test_a_streamed_state_does_not_grow():
-    metric = made("streaming")
-    sizes = []
-    for _ in range(3):
-        feed(metric, 30)
-        sizes.append(sum(value.numel() for value in metric.metric_state.values()))
-    assert sizes[0] == sizes[1] == sizes[2]
-
-
 @forms
 def test_widths_are_saved_without_asking(form):
     metric = feed(made(form), 9)

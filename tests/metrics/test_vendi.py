@@ -71,11 +71,6 @@ def test_what_is_streamed_does_not_grow(form):
     assert sum(sizes[0].values()) < 500
 
 
-def test_a_covariance_of_512_features_takes_2_mib():
-    metric = fed(VendiScore(), draw(10, 512).float())
-    assert sum(state.numel() * state.element_size() for state in metric.metric_state.values()) < 2.01 * 2**20
-
-
 def test_gamma_is_set_at_first_compute_or_first_update():
     x = torch.cat([draw(1000, 2), draw(300, 2, seed=1, shift=50)])
     for batch in (1, 7, 1300):
