@@ -23,10 +23,11 @@ class DiversityMonitor(PromptedMonitor):
 
     `diversity/vendi` and `diversity/rke` are the number of modes of the images; rare modes count less in RKE. With
     prompts, `diversity/scendi` is the variety that the model adds by itself and `diversity/scendi_prompt` the variety
-    that the prompts explain, both at least 1. `diversity/prompt_share` in [0, 1] is the explained part. With at most
-    2000 samples, `diversity/conditional_vendi` counts the modes among the images of one prompt, and
-    `diversity/information_vendi` is the factor by which prompts multiply them. Both are at least 1. With a calibration,
-    `diversity/w1kp` in [0, 1] is the similarity of the images of one prompt, averaged over the prompts.
+    that the prompts explain, both at least 1. `diversity/prompt_share` in [0, 1] is the explained part, and
+    `diversity/one_prompt_share` the part that one prompt for all images would explain. With at most 2000 samples,
+    `diversity/conditional_vendi` counts the modes among the images of one prompt, and `diversity/information_vendi` is
+    the factor by which prompts multiply them. Both are at least 1. With a calibration, `diversity/w1kp` in [0, 1] is
+    the similarity of the images of one prompt, averaged over the prompts.
 
     If the encoders are the two sides of one CLIP or SigLIP, `diversity/clip_score` in [-100, 100] is the similarity of
     images to their prompts. `/clip_score_shuffled` is the same with the prompts of other images, and `/real_clip_score`

@@ -146,7 +146,14 @@ def make_run(run, evaluations=3, pictures=None):
 def add_diversity(folder, prompts, evaluations=2):
     """Add what DiversityMonitor would leave beside, and a table of the prompts."""
     for number in range(1, evaluations + 1):
-        values = {"vendi": 5.0 + number, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
+        values = {
+            "vendi": 5.0 + number,
+            "rke": 4.0,
+            "scendi": 3.0,
+            "scendi_prompt": 2.0,
+            "prompt_share": 0.4,
+            "one_prompt_share": 0.3,
+        }
         values |= {"epoch": number - 1, "step": 10 * number - 1, "sampling_seconds": 1.0, "metric_seconds": 1.0}
         fixed = {"monitor": "DiversityMonitor", "title": "Variety of the samples", "findings": [], "partition": None}
         write_evaluation(folder, number, "diversity", evaluation=values, message="", baseline={}, **fixed)

@@ -20,6 +20,7 @@ from genmonitor.plotting import diversity as diversity_figures
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 
 SCORES = {"vendi", "rke", "scendi", "scendi_prompt", "prompt_share", "conditional_vendi", "information_vendi"}
+SCORES |= {"one_prompt_share"}
 AGAINST_REAL = {"precision", "recall", "density", "coverage", "real_vendi", "real_rke"}
 SPREADS = {f"spread_{number}" for number in range(1, 6)}
 CLOCK = {"sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
@@ -46,6 +47,7 @@ def test_scores_are_those_of_samples_and_their_prompts(tmp_path):
     expected = {name: float(value) for name, value in scendi_score(features, prompts).items()}
     expected |= {name: float(value) for name, value in conditional_vendi_score(features, prompts).items()}
     expected |= {"vendi": float(vendi_score(features)), "rke": float(rke_score(features))}
+    expected["one_prompt_share"] = float(scendi_score(features, torch.ones(60, 1))["prompt_share"])
     assert {name: record[name] for name in SCORES} == pytest.approx(expected, rel=1e-5)
     assert set(record) == SCORES | SPREADS | AGAINST_REAL | CLOCK
 

@@ -62,6 +62,16 @@ def test_diversity_values_are_the_scores_of_the_samples(shared):
     assert {name: values[name] for name in expected} == pytest.approx({k: float(v) for k, v in expected.items()})
 
 
+def test_prompts_that_say_nothing_explain_what_one_prompt_for_all_does():
+    told = torch.arange(300) % 3
+    images, silent = of_classes(told), told[torch.randperm(300, generator=torch.Generator().manual_seed(0))]
+    found = [evaluate(fitted(prompts=x.tolist(), n_samples=300), images).values for x in (told, silent)]
+    of_one = float(scendi_score(images.flatten(1), torch.ones(300, 1))["prompt_share"])
+    assert [x["one_prompt_share"] for x in found] == pytest.approx([of_one] * 2)
+    assert found[0]["prompt_share"] - of_one > 0.2
+    assert 0 <= found[1]["prompt_share"] - of_one < 0.02
+
+
 def test_standard_errors_are_what_the_scores_vary_by():
     labels = torch.arange(200) % 3
     evaluator = fitted(n_samples=200)

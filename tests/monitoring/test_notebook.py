@@ -71,7 +71,14 @@ def test_show_displays_in_a_notebook_but_not_in_a_terminal(monitor, monkeypatch,
 
 
 def test_other_evaluators_show_their_summary_as_it_is():
-    values = {"vendi": 2.0, "rke": 1.5, "scendi": 1.2, "scendi_prompt": 1.1, "prompt_share": 0.4}
+    values = {
+        "vendi": 2.0,
+        "rke": 1.5,
+        "scendi": 1.2,
+        "scendi_prompt": 1.1,
+        "prompt_share": 0.4,
+        "one_prompt_share": 0.3,
+    }
     history = [{"epoch": 0.0, "step": 1, **values}]
     presenter, found = DiversityPresenter(None, None), [Finding("Taken by <prompt>.", Area("samples"), "", None)]
     said = presenter.summary(found, history)

@@ -69,7 +69,7 @@ def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> 
         paired: True if Conditional-Vendi is measured.
         calibrated: True if W1KP is measured.
     """
-    left_out = set() if prompted else {"scendi", "scendi_prompt", "prompt_share"}
+    left_out = set() if prompted else {"scendi", "scendi_prompt", "prompt_share", "one_prompt_share"}
     left_out |= set() if paired else {"conditional_vendi", "information_vendi"}
     left_out |= set() if calibrated else {"w1kp"}
     return [replace(x, chart=x.chart and x.chart.format(n=n)) for x in (*SCORES, *REAL) if x.key not in left_out]
@@ -87,7 +87,8 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
     error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
     modes = f"{record['vendi']:.3g}{error} modes in {n} {kind}{real}"
     if "scendi" in record:
-        modes += f"; the prompts explain {100 * record['prompt_share']:.0f} % of the variety"
+        explained, by_one = (100 * record[key] for key in ("prompt_share", "one_prompt_share"))
+        modes += f"; the prompts explain {explained:.0f} % of the variety (one prompt for all: {by_one:.0f} %)"
         modes += f"; the model's own: Scendi {record['scendi']:.3g}"
     if "clip_score" in record:
         best = f", real images {record['real_clip_score']:.3g}" if "real_clip_score" in record else ""

@@ -183,11 +183,13 @@ class DiversityMetric(ScendiScore):
     """Scendi, and Vendi and RKE of the outputs, all from the joint covariance."""
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the dictionary of ScendiScore, `vendi`, `rke`, and the covariances `outputs` and `prompts`."""
+        """Return what ScendiScore does, `vendi`, `rke`, `one_prompt_share`, and the covariances of both sides."""
         joint = self._joint()
+        mean = self.feature_sum[: len(joint.outputs)] / self.count  # all that one prompt explains
         of_outputs = {"vendi": vendi_from_covariance(joint.outputs), "rke": rke_from_covariance(joint.outputs)}
         covariances = {"outputs": joint.outputs, "prompts": joint.prompts}
-        return scendi_from_covariances(joint, rcond=self.rcond) | of_outputs | covariances
+        scores = scendi_from_covariances(joint, rcond=self.rcond) | {"one_prompt_share": mean.square().sum()}
+        return scores | of_outputs | covariances
 
     def vendi_of_pairs(self, outputs: Tensor, prompts: Tensor) -> Tensor:
         """Return the Vendi score of pairs of outputs [n, D] and prompts [n, E], which are alike if both parts are."""

@@ -23,15 +23,23 @@ from genmonitor.images.sampler import Samples
 
 LOST = [Change(f"p{i}", 0.04, 1.0, 9.0, 1e-9) for i in range(7)]
 PROMPTS = PromptGroups(Prompts([f"p{i}" for i in range(7)]), 56)
-FIRST = {"epoch": 0.0, "vendi": 9.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
+FIRST = {
+    "epoch": 0.0,
+    "vendi": 9.0,
+    "rke": 4.0,
+    "scendi": 3.0,
+    "scendi_prompt": 2.0,
+    "prompt_share": 0.4,
+    "one_prompt_share": 0.3,
+}
 LAST = FIRST | {"epoch": 1.0, "vendi": 5.0}
+SAID = "5 modes in 24 images; the prompts explain 40 % of the variety (one prompt for all: 30 %)"
+SAID += "; the model's own: Scendi 3"
 WITH_REAL = LAST | {"real_vendi": 12.0, "real_rke": 7.0, "precision": 0.5}
 
 
 def test_diversity_finding_counts_modes():
-    assert str(state(LAST, 24)) == (
-        "5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3."
-    )
+    assert str(state(LAST, 24)) == f"{SAID}."
 
 
 def test_diversity_finding_says_what_real_images_get():
@@ -50,7 +58,7 @@ def test_diversity_message_begins_with_lost_variety(lost, groups, begin):
     said = " ".join(map(str, headlines(found)))
     assert said.startswith(begin)
     assert "; so did" not in said
-    assert said.endswith(" 5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3.")
+    assert said.endswith(f" {SAID}.")
 
 
 def test_many_lost_prompts_are_one_finding():
@@ -98,7 +106,7 @@ def test_diversity_values_are_all_explained():
     assert {spec.baseline_of for spec in REAL} <= {spec.key for spec in SCORES}
 
 
-SCORED = {"vendi": 5.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
+SCORED = {"vendi": 5.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4, "one_prompt_share": 0.3}
 DRAWN = Samples(torch.rand(4, 1, 2, 2), torch.arange(4))
 ANIMALS = Prompts(["a cat", "a dog", "a fish"])
 INDICES = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]])

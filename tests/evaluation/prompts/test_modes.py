@@ -151,6 +151,7 @@ def of_one_covariance():
 def test_diversity_metric_has_every_score_of_one_covariance(of_one_covariance):
     outputs, prompts, values, _ = of_one_covariance
     expected = scendi_score(outputs, prompts) | {"vendi": vendi_score(outputs), "rke": rke_score(outputs)}
+    expected["one_prompt_share"] = scendi_score(outputs, torch.ones(len(outputs), 1))["prompt_share"]
     assert values.keys() == expected.keys() | {"outputs", "prompts"}
     assert all(values[name] == pytest.approx(float(expected[name]), rel=1e-6) for name in expected)
 
