@@ -12,6 +12,7 @@ SCRIPT = Path(__file__).parent / "_helpers" / "make_golden.py"
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_golden_numbers_are_what_the_formulas_give():
     code = "import sys, make_golden; print(*make_golden.check(), 'genmonitor' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], cwd=SCRIPT.parent, check=True, capture_output=True, text=True)

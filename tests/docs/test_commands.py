@@ -17,6 +17,7 @@ import pytest
 import torch
 from _helpers.pages import PAGES, ROOT, commands
 from _helpers.runs import manifests
+from _helpers.slow import nightly_but
 from PIL import Image
 
 from genmonitor.cli import main
@@ -166,8 +167,20 @@ def after_the_demo(tmp_path_factory):
     return folder
 
 
+RUN = [command for command in of("genmonitor") if len(command.split()) > 2]
+
+
+def first_of_each_kind(commands):
+    """Return the first command of each name and first option."""
+    first = {}
+    for command in commands:
+        option = re.search(" --[a-z-]+", command)
+        first.setdefault((command.split()[1], option and option[0]), command)
+    return first.values()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [command for command in of("genmonitor") if len(command.split()) > 2])
+@pytest.mark.parametrize("command", nightly_but(RUN, *first_of_each_kind(RUN)))
 def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
     monkeypatch.chdir(after_the_demo)
     arguments = [x for word in shlex.split(command)[1:] for x in (sorted(glob(word)) if "*" in word else [word])]
@@ -189,7 +202,7 @@ EXPECTED = {
 
 
 def test_every_genmonitor_command_is_shown():
-    assert EXPECTED.keys() == {command.split()[1] for command in of("genmonitor") if len(command.split()) > 2}
+    assert EXPECTED.keys() == {command.split()[1] for command in RUN}
 
 
 @pytest.mark.parametrize("command", EXPECTED)

@@ -65,6 +65,7 @@ def test_a_cause_has_a_source_and_is_shown_with_it(name):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_script_draws_a_kind(tmp_path):
     subprocess.run([sys.executable, ROOT / "docs" / "kinds.py", tmp_path, "noisy"], check=True, capture_output=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["noisy.png", "said.json"]
