@@ -66,6 +66,8 @@ def run(args: Namespace) -> tuple[Result, str]:
     results.check_out(args.out)
     if args.junit is not None:
         _check_file(args.junit)
+    if args.fail_if and Path(args.real).resolve() in {Path(x).resolve() for x in (args.fake, args.other) if x}:
+        raise ValueError(f"Expected other images than the real ones with --fail-if, but got {args.real} twice.")
     partition = None if args.partition is None else load_partition(args.partition)
     regions = ["cluster_1", "constant"] if partition is None else [*partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])

@@ -123,3 +123,13 @@ def test_a_name_that_no_value_has_stops_at_once(files, genmonitor, tmp_path):
     assert status == 2
     assert "Did you mean spread?" in complaint
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("others", [["real.npy"], ["fake.npz", "./real.npy"]])
+def test_real_images_beside_themselves_are_no_gate(files, genmonitor, tmp_path, monkeypatch, others):
+    """All p-values are 1 then: a wrong path would pass for ever."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ("compare", "real.npy", *others, "--out", tmp_path / "out", "--fail-if", "p < 0.01")
+    status, said, complaint = genmonitor(*arguments)
+    assert (status, said) == (2, "")
+    assert "Expected other images than the real ones with --fail-if, but got real.npy twice." in complaint
