@@ -170,7 +170,7 @@ def cka_work(n: int, shape: tuple[int, ...], patch_size: int | None = None) -> f
     """Return the number of products of values of two sites, over n images [c, h, w] and all pairs of sites."""
     channels, height, width = shape
     side = patch_size or math.ceil((height * width / MAX_SITES) ** 0.5)
-    sites = (height // side) * (width // side)
+    sites = max(1, (height // side) * (width // side))  # a patch larger than the image is refused later
     return float(n) * sites**2 * channels * (side // cell_side(shape, side)) ** 2
 
 

@@ -206,7 +206,7 @@ def test_split_of_millions_of_images_is_quick_and_small(validated):
 
 @pytest.mark.parametrize(
     ("shape", "patch_size"),
-    [((1, 8, 8), 1), ((3, 32, 32), 1), ((3, 64, 64), 1), ((3, 256, 256), 4), ((3, 256, 256), None)],
+    [((1, 8, 8), 1), ((3, 32, 32), 1), ((3, 64, 64), 1), ((3, 256, 256), 4), ((3, 256, 256), None), ((1, 8, 8), 9)],
 )
 def test_image_budget_is_within_its_bounds(shape, patch_size):
     assert 1000 <= image_budget(shape, patch_size) <= 5000
