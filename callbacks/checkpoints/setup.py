@@ -88,8 +88,11 @@ def imported(where: str) -> Any:
         if place.endswith(".py"):
             sys.path.insert(0, str(Path(place).resolve().parent))
             place = Path(place).stem
-        return pkgutil.resolve_name(f"{place}:{name}")
-    except (ImportError, AttributeError, ValueError) as error:
+        found = pkgutil.resolve_name(f"{place}:{name}")
+        if not callable(found):
+            raise ValueError(f"it is {type(found).__name__}, no function")
+        return found
+    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
         raise ValueError(f"Expected FILE.py:NAME or package.module:NAME, but got {where}: {error}. {SETUP}") from error
 
 

@@ -43,6 +43,16 @@ def test_make_setup_calls_a_function_here_or_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("content", "why"), [("build = 1", "it is int, no function"), ("def build(:", "invalid syntax")]
+)
+def test_a_file_without_the_function_is_refused_by_its_name(tmp_path, content, why):
+    (tmp_path / "no_setup.py").write_text(content)
+    with pytest.raises(ValueError, match=rf"no_setup\.py:build: {why}.*Give --setup FILE.py:FUNCTION"):
+        make_setup(f"{tmp_path / 'no_setup.py'}:build")
+    sys.modules.pop("no_setup", None)
+
+
+@pytest.mark.parametrize(
     ("environment", "expected"),
     [
         ({}, (1, 1)),
