@@ -34,7 +34,6 @@ EPOCHS = 5
 SETUP = """
 import sys
 sys.path.insert(0, '{examples}')
-from _helpers.slow import nightly_but
 from train import command_line
 
 def build():
