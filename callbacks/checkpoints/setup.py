@@ -81,7 +81,7 @@ def imported(where: str) -> Any:
     """Import "package.module:name", or "path/to/file.py:name" with the file's folder on the path, as for a script.
 
     Raises:
-        ValueError: If there is no such thing.
+        ValueError: If there is no such function.
     """
     place, _, name = where.rpartition(":")
     try:
