@@ -211,7 +211,8 @@ def diagnose(
     failed: list[str] = []
     images = Images.of(fake, real, seed, _readings(readings, real, aligned, failed, skip_failing) if pixels else ())
     drawn, masks = find_areas(images.fake, images.real, area, partition, aligned, seed)
-    areas, findings = diagnose_areas(images, drawn, masks, working(models, images.real[:4], failed, skip_failing))
+    models = working(models, images.fake, images.real, failed, skip_failing)
+    areas, findings = diagnose_areas(images, drawn, masks, models)
     whole = next((mask for _, mask, _ in masks if bool(mask.all())), None)
     numbers = range(len(fake)) if fake_indices is None else fake_indices
     singles = None if whole is None else SingleSamples.of(*given, train, train_indices, numbers, aligned)

@@ -20,7 +20,7 @@ from genmonitor.findings import words
 from genmonitor.findings.finding import FaultKind
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import PutFault
-from genmonitor.functional.diagnosis.kinds import KINDS
+from genmonitor.functional.diagnosis.kinds import KINDS, Kind
 from genmonitor.functional.diagnosis.readings import READINGS, Look, Reading, Said
 from genmonitor.functional.permutation import LEVEL
 
@@ -444,6 +444,31 @@ def test_a_users_fault_model_is_fitted_like_the_others() -> None:
     kind = diagnose(fake, disks(N, 2), area=WHOLE, fault_models=models).findings[0].kinds[0]
     assert kind.name == "vignette"
     assert kind.unit == Vignette().unit
+
+
+class OwnKind(Kind):
+    """A user's kind that fails in one of its methods."""
+
+    name, unit, strengths = "own", "of the range", (0.1, 0.2)
+
+    def __init__(self, fails: str) -> None:
+        self.fails = fails
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return images[1:] if self.fails == "apply" else images
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        if self.fails == "measured":
+            raise RuntimeError("nothing to measure")
+        return super().measured(fake, real, area)
+
+
+@pytest.mark.parametrize(("fails", "says"), [("apply", "of shape"), ("measured", "nothing to measure")])
+def test_a_users_kind_that_fails_costs_its_line(fails: str, says: str) -> None:
+    models = (OwnKind(fails), *genmonitor.functional.diagnosis.kinds.FAULT_MODELS)
+    found = diagnose(disks(N, 1) + 0.2, disks(N, 2), area=WHOLE, fault_models=models, skip_failing=True)
+    assert says in found.failures[0]
+    assert found.findings[0].kinds[0].name == "brighter"
 
 
 @pytest.mark.parametrize(("result", "says"), [("shape", "of shape"), ("nan", "finite")])

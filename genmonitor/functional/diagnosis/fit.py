@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, distance_of
-from genmonitor.functional.diagnosis.kinds import FaultModel, Kind, Models
+from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, FaultModel, Kind, Models
 
 ALL, FEW = 10**6, 6
 """Numbers of single faults to refine, and of those added to others, with every second strength to begin with."""
@@ -286,20 +286,24 @@ def usable(models: Models, side: Side, fake: Tensor) -> list[FaultModel]:
     return [model for model in made if model is not None]
 
 
-def working(models: Models, real: Tensor, failures: list[str], skip_failing: bool) -> list[FaultModel]:
+def working(models: Models, fake: Tensor, real: Tensor, failures: list[str], skip_failing: bool) -> list[FaultModel]:
     """Return the models without those of a user that fail at one of their strengths on a few real images.
 
     Args:
-        models: Fault models.
-        real: Images [N, C, H, W], scaled as fault models expect them.
+        models: Fault models; those of the package are not tried.
+        fake: Generated images [N, C, H, W], scaled as fault models expect them.
+        real: Real images [M, C, H, W], likewise.
         failures: List that failures are added to, in sentences.
         skip_failing: True to leave models that fail out instead of raising their errors.
     """
     out: list[FaultModel] = []
+    few, everywhere = real[:4], torch.ones(real.shape[2:], dtype=torch.bool)
     for model in models:
         try:
-            for strength in () if isinstance(model, Kind) else model.strengths:
-                checked(model, model.apply(real, strength, torch.Generator().manual_seed(0)), real)
+            if not any(model is x for x in FAULT_MODELS):
+                measured = model.measured(fake, real, everywhere) if isinstance(model, Kind) else None
+                for strength in (measured or model).strengths:
+                    checked(model, (measured or model).apply(few, strength, torch.Generator().manual_seed(0)), few)
             out.append(model)
         except Exception as error:
             if not skip_failing:
