@@ -136,6 +136,12 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def compute(self, comm: Collective) -> DiversityEvaluation:
         """Return the scores and the samples that show the modes of the model."""
+        try:
+            return self._compute(comm)
+        finally:  # samples may take more memory than the model
+            self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
+
+    def _compute(self, comm: Collective) -> DiversityEvaluation:
         with comm.all_ranks_or_none():
             computed = self.metric.compute()
         # torchmetrics turns matrices with one number into scalars
@@ -164,10 +170,10 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
                 given = conditional_vendi_of(pairs, computed["vendi"], vendi_from_covariance(computed["prompts"]))
                 values |= {name: float(value) for name, value in given.items()}
         with comm.all_ranks_or_none():
+            # five modes to draw, with five samples at either end of each
             modes = self.metric.modes(min(5, len(computed["outputs"])))
             scores = self.metric.mode_scores(self._outputs, self._prompts_of(self._samples.indices), modes)
         ends = mode_ends(scores, self._samples, 5, comm)
-        self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images  # which may take more memory than the model
         own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
         shares = (modes.eigenvalues / own).tolist()
         return DiversityEvaluation(values, shares, ends, spread, followed, notes=self._range.items)

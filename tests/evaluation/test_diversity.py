@@ -142,6 +142,14 @@ def test_diversity_shares_are_parts_of_what_prompts_do_not_explain(shared):
     assert 0 < sum(shares) <= 1 + 1e-6
 
 
+def test_an_evaluation_that_fails_keeps_no_samples(monkeypatch):
+    evaluator = fitted()
+    monkeypatch.setattr(evaluator.metric, "compute", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        evaluate(evaluator, FAKE)
+    assert (len(evaluator._samples.images), len(evaluator._outputs)) == (0, 0)
+
+
 def test_diversity_mode_ends_are_samples(shared):
     ends = shared[2].ends
     assert torch.equal(ends.images, FAKE[ends.indices])
