@@ -328,6 +328,7 @@ def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, k
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_sets_of_which_memory_holds_a_part_are_compared(tmp_path, run_within):
     """10,000 images, 1.9 GiB of float32, beside 0.9 GiB for the regions, in 1.5 GiB."""
     for number, image in enumerate(blocks(5000, seed=0)):

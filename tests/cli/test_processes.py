@@ -154,7 +154,8 @@ def test_two_processes_find_what_one_does(here, alone, name):
     assert sorted(path.name for path in versions) == ["version_0", "version_1"]  # one process alone writes
 
 
-@pytest.mark.parametrize("words", nightly_but(FEW, FEW[0]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("words", FEW)
 def test_more_processes_than_outputs(alone, words):
     words = [*words.split(), "--prompts", "few.txt"]
     found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words, SHARED), alone(*words)
@@ -168,7 +169,8 @@ def test_more_processes_than_images(alone):
     agree(result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words, SHARED), alone(*words))
 
 
-def test_processes_of_slurm_find_each_other(here, alone):
+@pytest.mark.parametrize("command", nightly_but(["compare", "sweep"], "compare"))
+def test_processes_of_slurm_find_each_other(here, alone, command):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -180,20 +182,21 @@ def test_processes_of_slurm_find_each_other(here, alone):
         "SLURM_NODEID": 0,
     }
     job |= {"SLURM_JOB_NAME": "compare", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    train(here / "run", new(), Digits())
-    sweep = ["sweep", "run", "--setup", "build.py:build", "--out", "out"]
-    for words in (COMMANDS["compare"].split(), sweep):
-        tasks = [
-            start(*COMMAND, *words, "--json", SHARED, **{k: str(v) for k, v in (job | of).items()})
-            for of in ({"SLURM_PROCID": rank, "SLURM_LOCALID": rank} for rank in range(2))
-        ]
-        (first, _), (second, _) = (task.communicate(timeout=SECONDS) for task in tasks)
-        assert [task.returncode for task in tasks] == [0, 0]
-        assert second == ""
-        agree(json.loads(first), alone(*words[:-1], "alone" if words is sweep else words[-1]))
+    words = COMMANDS["compare"].split()
+    if command == "sweep":
+        train(here / "run", new(), Digits())
+        words = ["sweep", "run", "--setup", "build.py:build", "--out", "out"]
+    tasks = [
+        start(*COMMAND, *words, "--json", SHARED, **{k: str(v) for k, v in (job | of).items()})
+        for of in ({"SLURM_PROCID": rank, "SLURM_LOCALID": rank} for rank in range(2))
+    ]
+    (first, _), (second, _) = (task.communicate(timeout=SECONDS) for task in tasks)
+    assert [task.returncode for task in tasks] == [0, 0]
+    assert second == ""
+    agree(json.loads(first), alone(*words[:-1], "alone" if command == "sweep" else words[-1]))
 
 
-@pytest.mark.nightly  # of Slurm's processes one is swept too
+@pytest.mark.nightly  # a killed process of a sweep is in CI
 def test_sweep_by_two_processes_gives_what_one_does(here, alone):
     train(here / "run", new(), Digits(), max_epochs=3)
     words = ["sweep", "run", "--setup", "build.py:build", "--out"]
