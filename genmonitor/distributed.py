@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch import Tensor
 
+from genmonitor._processes import alone, broadcast, gather_rows, made_by_rank_zero
 from genmonitor._stop import StopEvaluation, stops_alone, told_to_stop
-from genmonitor.metrics._distributed import alone, broadcast, gather_rows, made_by_rank_zero
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,19 @@ Example:
     ['coverage', 'density', 'precision', 'recall']
 """
 
-from genmonitor.encoders.feature_metrics import FeatureMetrics
+from typing import TYPE_CHECKING, Any
+
 from genmonitor.encoders.pretrained import image_encoder, text_encoder
 
+if TYPE_CHECKING:
+    from genmonitor.encoders.feature_metrics import FeatureMetrics
+
 __all__ = ["FeatureMetrics", "image_encoder", "text_encoder"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "FeatureMetrics":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from genmonitor.encoders import feature_metrics  # torchmetrics takes two seconds to import
+
+    return feature_metrics.FeatureMetrics

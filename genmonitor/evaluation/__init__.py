@@ -14,12 +14,13 @@ Example:
     True
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from genmonitor._io import Progress, no_progress, terminal_progress
 from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.evaluation.comparison import Comparison, compare
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
-from genmonitor.evaluation.disagreement import DisagreementEvaluator
-from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, run_evaluation
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Evaluation, FitReport, History, Presenter
@@ -29,6 +30,10 @@ from genmonitor.findings.tables import Table
 from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Sampler, Samples
+
+if TYPE_CHECKING:
+    from genmonitor.evaluation.disagreement import DisagreementEvaluator
+    from genmonitor.evaluation.diversity import DiversityEvaluator
 
 __all__ = [
     "Area",
@@ -61,3 +66,10 @@ __all__ = [
     "run_evaluation",
     "terminal_progress",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("DisagreementEvaluator", "DiversityEvaluator"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # torchmetrics, which these alone need, takes two seconds to import
+    return getattr(import_module(f"{__name__}.{name.removesuffix('Evaluator').lower()}"), name)

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
-from torchmetrics import Metric
 
 from genmonitor._io import say, warn
+from genmonitor._processes import several_processes
 from genmonitor.distributed import Collective
 from genmonitor.evaluation.results import MOMENT
 from genmonitor.findings.values import RUN_VALUES, Better, ValueSpec
 from genmonitor.kernels import Kernel
-from genmonitor.metrics._distributed import several_processes
 
 BATCH = 100
 """Number of images per update, since a feature network would not fit all of them in memory."""
@@ -43,7 +42,7 @@ class ExtraMetrics:
 
     def __init__(self, metrics: Mapping[str, Any] | Any, of: str = "images") -> None:
         values = list(metrics.values()) if hasattr(metrics, "values") else [metrics]
-        if not hasattr(metrics, "items") or not all(isinstance(x, Metric) for x in values):
+        if not hasattr(metrics, "items") or not _are_metrics(values):
             kinds = ", ".join(type(x).__name__ for x in values)
             raise TypeError(
                 "Expected `extra_metrics` to be a MetricCollection or a dictionary of metrics, but got "
@@ -120,7 +119,7 @@ class ExtraMetrics:
             if not comm.all_true(name not in self._failed):
                 continue
             for part in metric.modules():
-                if isinstance(part, Metric):
+                if hasattr(part, "distributed_available_fn"):
                     part.distributed_available_fn = several_processes
             values: list[tuple[ValueSpec, float]] = []
             try:
@@ -165,6 +164,14 @@ class ExtraMetrics:
             _reset_both_sides(self._metrics[name])
         # on every process where it happens
         say(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", warn)
+
+
+def _are_metrics(values: list[Any]) -> bool:
+    if not values:
+        return True  # torchmetrics, which takes two seconds to import, is not needed
+    from torchmetrics import Metric
+
+    return all(isinstance(x, Metric) for x in values)
 
 
 def _check_width(metric: Any) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import Metric, MetricCollection
 
 from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress, write_json
@@ -54,6 +53,9 @@ from genmonitor.images.sampler import Samples
 from genmonitor.images.split import RealSplit, chosen_patch_size, cka_work
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition, region_key
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric, MetricCollection
 
 DIAGNOSED = 100
 """Smallest number of images on each side for a diagnosis: half to fit faults on, half to judge them on."""

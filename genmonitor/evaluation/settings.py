@@ -13,7 +13,14 @@ from typing import Any, Literal, Self, get_args
 from torch import Tensor
 
 from genmonitor import kernels
-from genmonitor._validation import check_at_least, check_bool, check_one_of, check_positive, check_whole_blocks
+from genmonitor._validation import (
+    check_at_least,
+    check_bool,
+    check_one_of,
+    check_positive,
+    check_relative_cutoff,
+    check_whole_blocks,
+)
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.cka import check_cka_arguments
 from genmonitor.functional.kernel_means import check_estimator
@@ -22,8 +29,8 @@ from genmonitor.functional.w1kp_calibration import check_calibration
 from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
+from genmonitor.kernels.covariance import check_kernels, has_features
 from genmonitor.linalg.clustering import LINKAGES, Linkage
-from genmonitor.metrics.scendi import ScendiScore
 from genmonitor.partition import PixelPartition, check_region_names, load_partition
 
 Reference = Literal["data", "start", "previous"]
@@ -195,7 +202,10 @@ class DiversitySettings(Settings):
         if self.calibration is not None and self.prompts is not None:
             check_calibration(self.calibration, None)
             check_two_per_prompt(self.prompts, self.n_samples)
-        if not ScendiScore(*self.kernels, self.num_features, self.rcond).streams:
+        if self.rcond is not None:
+            check_relative_cutoff("rcond", self.rcond)
+        check_kernels(self.num_features, kernel=self.kernel, prompt_kernel=self.prompt_kernel)
+        if not all(has_features(kernel, self.num_features) for kernel in self.kernels):
             raise ValueError(
                 f"Expected `num_features` for {self.kernels[0]} and {self.kernels[1]}, but got None. "
                 "Give for example num_features=500, or use the cosine kernel."

@@ -17,9 +17,9 @@ from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 from torchmetrics.utilities.distributed import gather_all_tensors
 
+from genmonitor._processes import Kind, agreed_kinds, several_processes
 from genmonitor._validation import check_bool, plain
 from genmonitor.kernels import Kernel
-from genmonitor.metrics._distributed import Kind, agreed_kinds, several_processes
 
 
 class GenerativeMetric(Metric):

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from genmonitor._processes import from_rank_zero
 from genmonitor._validation import check_at_least, check_count, check_min_samples, check_same_length, check_vectors
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, add_moments, feature_map, has_features
 from genmonitor.metrics._base import KernelMetric, is_left_out, joined
-from genmonitor.metrics._distributed import from_rank_zero
 
 
 class MomentMetric(KernelMetric):

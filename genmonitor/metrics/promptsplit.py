@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
+from genmonitor._processes import from_rank_zero
 from genmonitor._validation import check_at_least, check_bool, check_count, check_pairs
 from genmonitor.functional.promptsplit.joint_spectrum import by_covariances
 from genmonitor.functional.promptsplit.split import (
@@ -22,7 +23,6 @@ from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel, resolved
 from genmonitor.linalg.precision import full_precision
-from genmonitor.metrics._distributed import from_rank_zero
 from genmonitor.metrics._spectral import MomentMetric
 
 SIDES = ("test", "reference")

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric
 
 from genmonitor import MaximumMeanDiscrepancy, PixelPartition
+from genmonitor._processes import alone
 from genmonitor.distributed import MissingProcessError, current_processes, wait_for_every_process
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
 from genmonitor.images.sampler import Sampler
-from genmonitor.metrics._distributed import alone
 from genmonitor.monitoring.loop import LoopMonitor
 
 DTYPES = (torch.float32, torch.float64)

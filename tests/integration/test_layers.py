@@ -16,7 +16,7 @@ import pytest
 from genmonitor.cli.main import COMMANDS
 
 LAYERS = [
-    {"_formatting", "_html", "_io", "_manifest", "_places", "_stop", "_validation", "training_state"},
+    {"_formatting", "_html", "_io", "_manifest", "_places", "_processes", "_stop", "_validation", "training_state"},
     {"linalg"},
     {"kernels", "partition"},
     {"functional"},
@@ -267,12 +267,11 @@ def test_public_classes_load_nothing_beyond_torchmetrics():
 
 
 @pytest.mark.slow
-def test_compare_loads_nothing_else_but_what_draws():
-    assert loads("from genmonitor import compare", after="import torch, torchmetrics, matplotlib.figure") <= {
-        "genmonitor",
-        "PIL",
-        "matplotlib",
-    }
+@pytest.mark.parametrize("names", ["compare, diagnose", "LoopMonitor"])
+def test_an_evaluation_loads_nothing_else_but_what_draws(names):
+    """Not even torchmetrics, which takes longer than torch."""
+    found = loads(f"from genmonitor import {names}", after="import torch, matplotlib.figure")
+    assert not found & {"torchmetrics", "transformers", "scipy", "sklearn", "lightning"}
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torchmetrics.utilities.distributed import gather_all_tensors
 
 from genmonitor._stop import StopEvaluation
 
@@ -88,6 +87,8 @@ def gather_rows(rows: Tensor) -> Tensor:
     Raises:
         ValueError: On every process, if the shapes of a row differ.
     """
+    from torchmetrics.utilities.distributed import gather_all_tensors
+
     own = (tuple(rows.shape[1:]), rows.dtype) if len(rows) else None
     kind = agreed("rows", _gathered(own))
     if kind is not None:
