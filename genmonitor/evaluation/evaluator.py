@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_prefix
 from genmonitor.distributed import Collective, SingleProcess
-from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter
+from genmonitor.evaluation.results import MOMENT, EvaluationT, FitReport, History, Presenter
 from genmonitor.evaluation.settings import SampleSettings, Settings
 from genmonitor.findings.finding import Finding
-from genmonitor.findings.values import ValueSpec
+from genmonitor.findings.values import RUN_VALUES, ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
@@ -322,4 +322,11 @@ def _measured(evaluator: Evaluator[EvaluationT], samples: Samples, seed: int, co
         with comm.all_ranks_or_none():
             evaluator.update(samples)
         with comm.all_ranks_or_none():
-            return evaluator.compute(comm)
+            evaluation = evaluator.compute(comm)
+            taken = evaluation.values.keys() & {*MOMENT, *(spec.key for spec in RUN_VALUES)}
+            if taken:
+                raise ValueError(
+                    f"Expected values with names of their own, but {type(evaluator).__name__} gives {min(taken)!r}, "
+                    "which a monitor adds. Give it another name."
+                )
+            return evaluation

@@ -24,7 +24,7 @@ def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = p
 
     Raises:
         TypeError: If it is none of these, or it is unknown if it has seen any weights.
-        ValueError: If no part of the module has weights of these shapes.
+        ValueError: If no part of the module has weights of these shapes, or several have.
 
     Example:
         >>> import torch
@@ -111,12 +111,22 @@ def has_begun(ema: Any) -> bool:
 
 
 def _part_like(weights: Sequence[Tensor], module: nn.Module) -> nn.Module:
-    """Return the outermost part of a module whose parameters have the shapes of some weights."""
+    """Return the part of a module whose parameters have the shapes of some weights.
+
+    Raises:
+        ValueError: If there is none, or several with other parameters, of which any could be the averaged one.
+    """
     shapes = [weight.shape for weight in weights]
+    found = {}
     for part in module.modules():
-        if [parameter.shape for parameter in part.parameters()] == shapes:
-            return part
+        parameters = list(part.parameters())
+        if [parameter.shape for parameter in parameters] == shapes:
+            found.setdefault(tuple(map(id, parameters)), part)
+    found.pop(tuple(map(id, weights)), None)  # the average itself, where the module holds it
+    if len(found) == 1:
+        return next(iter(found.values()))
+    several = f"{len(found)} have" if found else "none has"
     raise ValueError(
-        f"Expected `ema` to average a network inside the one that draws, but none has its {len(shapes)} parameters. "
-        "Give the averaged network as `module`."
+        f"Expected `ema` to average a network inside those that draw, but {several} its {len(shapes)} parameters. "
+        "Give the averaged network alone as `module`."
     )

@@ -74,6 +74,16 @@ def test_run_evaluation_returns_samples_and_values():
     assert all(value >= 0 for value in evaluation.values.values())
 
 
+@pytest.mark.parametrize("name", ["epoch", "step", "images_seen", "sampling_seconds", "metric_seconds"])
+def test_run_evaluation_refuses_values_that_would_replace_what_a_monitor_adds(name):
+    class Named(Drawing):
+        def compute(self, comm):
+            return Evaluation({"number": 1.0, name: 77.0})
+
+    with pytest.raises(ValueError, match=f"names of their own, but Named gives '{name}'"):
+        run(Named())
+
+
 def test_run_evaluation_seeds_what_a_metric_draws():
     first, same, other = (run(Drawing(), seed)[1].values["number"] for seed in (1, 1, 2))
     assert first == same != other

@@ -125,6 +125,24 @@ def test_averages_of_another_network_are_refused(library):
         pass
 
 
+@pytest.mark.parametrize("library", AVERAGES)
+@pytest.mark.parametrize("networks", [lambda: [network(), network()], lambda: [nn.Sequential(network(), network())]])
+def test_an_average_of_one_of_several_networks_alike_is_refused(library, networks):
+    """As of CycleGAN's second generator, or of one block of a network."""
+    with (
+        pytest.raises(ValueError, match="2 have its 6 parameters"),
+        averaged_weights(AVERAGES[library](network()), nn.ModuleList(networks())),
+    ):
+        pass
+
+
+def test_an_average_inside_the_module_that_draws_is_not_taken_for_the_network():
+    own = network()
+    average, before = torch_average(own), own[2].weight.clone()
+    with averaged_weights(average, nn.ModuleList([average, own])):
+        assert own[2].weight.equal(2 * before)
+
+
 def test_what_keeps_no_average_is_refused():
     with pytest.raises(TypeError, match=r"to be diffusers' EMAModel, .* but got dict"), averaged_weights({}, network()):
         pass
