@@ -120,7 +120,7 @@ def class_rows(runs: int, nulls: int) -> Rows:
 
 def kinds_of(fake: Tensor, real: Tensor) -> tuple[FaultKind, ...]:
     """Return the kind of fault that is named first, if any is."""
-    return diagnose(fake, real).findings[0].kinds[:1]
+    return diagnose(fake=fake, real=real).findings[0].kinds[:1]
 
 
 def ks_classes(fake: Tensor, real: Tensor, of_fake: Tensor, of_real: Tensor) -> list[int]:

@@ -46,7 +46,7 @@ class Said:
     @classmethod
     def of(cls, fake: Tensor, real: Tensor, seed: int = 0) -> Said:
         """Diagnose images."""
-        findings = diagnose(fake, real, seed=seed).findings
+        findings = diagnose(fake=fake, real=real, seed=seed).findings
         return cls(findings[0] if findings else None, tuple(kind for x in findings for kind in x.kinds))
 
     @property
@@ -182,7 +182,7 @@ def proportions_row(name: str, runs: int) -> list[str]:
                 fake = planted(KINDS[name], fake, KINDS[name].strengths[1], whole, run)
             else:
                 fake, real = wrong_proportions(image_set(of_set), name, N, generator)
-            said = diagnose(fake, real, seed=run)
+            said = diagnose(fake=fake, real=real, seed=run)
             found += [] if said.findings[0].fine else [said.proportions]
         cells.append(f"{100 * median(found):.0f} %" if found else "")
     return [name, *cells]
@@ -229,7 +229,7 @@ def nothing_row(of_set: str, runs: int) -> list[str]:
     for run in range(runs):
         fake, real = image_set(of_set).draw(2 * N, generator)
         kinds.update(kind.name for kind in Said.of(fake[:N], real[:N], run).kinds[:1])
-        differ += compare(real, fake[:N], settings=RegionSettings(seed=run)).findings[0].fine is False
+        differ += compare(real=real, fake=fake[:N], settings=RegionSettings(seed=run)).findings[0].fine is False
     said = ", ".join(f"{name} ({count})" for name, count in kinds.most_common(3))
     return [of_set, str(runs), f"{kinds.total() / runs:.3f}", said, f"{differ / runs:.3f}"]
 

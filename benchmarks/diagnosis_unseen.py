@@ -248,7 +248,7 @@ def main() -> None:
             order = torch.randperm(len(images), generator=generator)
             fake, real = fault.spoil(images[order[n : 2 * n]].clone(), generator), images[order[:n]]
             start = time.process_time()
-            finding = diagnose(fake, real, skip_failing=True).findings[0]
+            finding = diagnose(fake=fake, real=real, skip_failing=True).findings[0]
             seconds.append(time.process_time() - start)
             said = verdict(name, finding)
             counts[said] = counts.get(said, 0) + 1

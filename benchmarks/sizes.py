@@ -124,14 +124,14 @@ def most_gib() -> float:
 def measure(case: Case) -> dict[str, Any]:
     """Measure a case in this process."""
     rate, meter = product_rate(2048), Meter()
-    small = [images(60, (3, 16, 16), seed) for seed in (0, 1)]
-    compare(*small, settings=RegionSettings(n_clusters=2))  # what is loaded once
+    real, fake = (images(60, (3, 16, 16), seed) for seed in (0, 1))
+    compare(real=real, fake=fake, settings=RegionSettings(n_clusters=2))  # what is loaded once
     for name, (owner, method) in STEPS.items():
         meter.watch(name, owner, method)
     real, fake = images(2 * case.n + case.n // 5, case.shape, 0), images(case.n, case.shape, 1)
     fake[..., case.shape[1] // 2 :] *= 0.8
     with meter.flops:
-        compare(real, fake, settings=RegionSettings(n_clusters=case.clusters))
+        compare(real=real, fake=fake, settings=RegionSettings(n_clusters=case.clusters))
     for of in meter.found.values():
         of["rate"] = of.pop("operations") / of["seconds"] / rate
     return meter.found

@@ -112,7 +112,7 @@ def spoiled(kind: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def draw(kind: str, folder: Path) -> str:
     """Draw a kind, and return what the diagnosis says of it."""
     plain, fake, real, inside = spoiled(kind)
-    found = diagnose(fake, real, area=inside)
+    found = diagnose(fake=fake, real=real, area=inside)
     first = next((x for x in found.findings if x.kinds and x.kinds[0].name == kind), found.findings[0])
     if kind == "modes":
         sides = {"real, too rare": real[list(found.too_rare[:SHOWN])], "generated": fake[:SHOWN]}

@@ -136,7 +136,7 @@ def draw_odd_samples(folder: Path) -> None:
     fake[431] = fake[431].flatten()[torch.randperm(64, generator=generator)].view(1, 8, 8)
     sets = {"odd-samples": (fake, real, "single_samples"), "class-3": (fake[threes], real[of_real == 3], "diagnosis")}
     for name, (generated, others, figure) in sets.items():
-        found = diagnose(generated, others)
+        found = diagnose(fake=generated, real=others)
         diagnosis_figures(found, found.findings[0], (0, 1))[figure]().savefig(folder / f"{name}.png", dpi=80)
 
 

@@ -76,11 +76,11 @@ def run(args: Namespace) -> tuple[Result, str]:
         sets = [read_outputs(place, args.size, progress, IMAGES, args.skip_bad) for place in places]
         given_labels, notes = _labels(args, sets)
         train = None if args.train is None else read_images(args.train, args.size, progress, args.skip_bad)
-        images = [images_of(x) for x in sets]
+        images = dict(zip(("real", "fake", "other"), map(images_of, sets), strict=False))
     with show_progress("comparing") as progress:
         settings = RegionSettings.of(**given_settings(args, RegionSettings) | {"partition": partition})
         given = {**given_labels, "train": train, "paired": args.paired, "comm": comm, "progress": progress}
-        comparison = compare(*images, settings=settings, device=default_device(), **given)
+        comparison = compare(**images, settings=settings, device=default_device(), **given)
     names = apart(*filter(None, (args.fake, args.other)))
     notes = (*comparison.notes, *notes, *(note for x in sets for note in x.notes))
     comparison = replace(comparison, names=names, notes=notes)

@@ -216,10 +216,10 @@ class Comparison:
 
 
 def compare(
+    *,
     real: Any,
     fake: Any,
     other: Any = None,
-    *,
     settings: RegionSettings | None = None,
     paired: bool = False,
     comm: Collective | None = None,
@@ -231,7 +231,8 @@ def compare(
 ) -> Comparison:
     """Find where generated images differ from real ones by more than chance, or which of two sets is closer to them.
 
-    A set is a tensor, or a Dataset or DataLoader whose images are read when needed; see `Comparison` for their use.
+    A set is a tensor, or a Dataset or DataLoader whose images are read when needed; see `Comparison` for their use. All
+    arguments go by keyword, since sets that change places give a plausible answer to another question.
 
     Args:
         real: Images [N, C, H, W] that the generator was not trained on; otherwise p-values may be too small or too
@@ -257,7 +258,7 @@ def compare(
         >>> real, fake = images[:300], images[300:].clone()
         >>> fake[..., 2:] *= 0.5
         >>> halves = RegionSettings(partition=PixelPartition.grid((4, 4), rows=1, columns=2))
-        >>> print(compare(real, fake, settings=halves).finding)
+        >>> print(compare(real=real, fake=fake, settings=halves).finding)
         Right half, 2×4 px: contrast − 48 %; explains 100 % of what is wrong there (p = 0.001).
     """
     of, comm = _checked_settings(settings), comm or SingleProcess()

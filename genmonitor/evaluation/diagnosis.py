@@ -25,7 +25,7 @@ from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
 from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy
 from genmonitor.functional.permutation import MIN_SAMPLES
-from genmonitor.images.compared_sets import scale_doubt
+from genmonitor.images.compared_sets import range_doubt
 from genmonitor.partition import PixelPartition
 
 EXAMPLES = 6
@@ -154,9 +154,9 @@ class Diagnosis:
 
 
 def diagnose(
+    *,
     fake: Tensor,
     real: Tensor,
-    *,
     area: Tensor | None = None,
     partition: PixelPartition | None = None,
     fault_models: Sequence[FaultModel] | None = None,
@@ -171,7 +171,8 @@ def diagnose(
 ) -> Diagnosis:
     """Find where generated images are wrong, the kind of fault, and the share of the difference that it explains.
 
-    `Diagnosis` describes the method. At most 500 images of each side are used.
+    `Diagnosis` describes the method. At most 500 images of each side are used. All arguments go by keyword, since sets
+    that change places give a plausible answer to another question.
 
     Args:
         fake: Generated images [N, C, H, W] in the value range of `real`, or features [N, D]; N at least 8.
@@ -199,7 +200,7 @@ def diagnose(
         >>> fake, real = images[:200].clone(), images[200:]
         >>> fake[:, :, 4:, 4:] += 0.2
         >>> corner = (torch.arange(8) >= 4) & (torch.arange(8) >= 4)[:, None]
-        >>> diagnose(fake, real, area=corner).findings[0].kinds[0].name
+        >>> diagnose(fake=fake, real=real, area=corner).findings[0].kinds[0].name
         'brighter'
     """
     placed = not (area is None and partition is None)
@@ -240,7 +241,8 @@ def _checked(
     # float32 suffices for the shares of faults, and its products are twice as fast
     fake, real = fake.detach().float(), real.detach().float().to(fake.device)
     pixels = real.ndim == 4 and not encoded
-    doubt = scale_doubt(real, fake) if pixels and not skip_failing else None
+    # a fault may make some values negative, but few of them by much
+    doubt = range_doubt(real, fake, depth=0.5) if pixels and not skip_failing else None
     if doubt:
         raise ValueError(f"Expected `fake` in the value range of `real`, but {doubt}. Scale one of them.")
     if real.ndim == 2 and not aligned:

@@ -341,7 +341,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         numbers: dict[str, Any] = {"fake_indices": indices[:most]}
         if known is not None:
             numbers |= {"train": self.to_sites(known.images.to(fake.device)), "train_indices": known.indices}
-        return diagnose(fake[:most], real[:most], skip_failing=True, **numbers, **self._how)
+        return diagnose(fake=fake[:most], real=real[:most], skip_failing=True, **numbers, **self._how)
 
     def _look(self, fake: Tensor, real: Tensor, values: Mapping[str, float]) -> Look:
         """Compare the readings of samples with those of the best evaluation."""

@@ -153,14 +153,20 @@ class RangeNotes:
         self.said = self.said or bool(self.items)
 
 
-def range_doubt(real: Tensor, fake: Tensor) -> str | None:
-    """Explain why generated images seem to be scaled differently than real ones; None if they do not."""
+def range_doubt(real: Tensor, fake: Tensor, depth: float = 0.05) -> str | None:
+    """Explain why generated images seem to be scaled differently than real ones; None if they do not.
+
+    Args:
+        real: Images [N, C, H, W].
+        fake: Images [M, C, H, W].
+        depth: Part of the largest real value from which a generated value counts as negative.
+    """
     (low, high, size), (fake_low, fake_high, fake_size) = _range(real), _range(fake)
-    negative = float((fake < -0.05 * size).float().mean())
+    smaller = min(low, fake_low) >= 0 and size > 8 and 0.25 < fake_size <= 1.001
+    if smaller or (fake_size > 20 and size <= 2):
+        return f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
+    negative = float((fake < -depth * size).float().mean())
     varies = fake_high - fake_low > 0.01 * size
-    doubt = scale_doubt(real, fake)
-    if doubt:
-        return doubt
     if low >= 0 and negative > 0.05:
         return f"real images are in [{low:.3g}, {high:.3g}], but {negative:.2f} of the generated values are negative"
     if low < -0.25 * size and fake_low >= 0 and fake_high > 0.25 * size and varies:
@@ -168,15 +174,6 @@ def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     outside = float((real.abs() > 1.05).float().mean())
     if outside > 0.01 and 0.5 < fake_size <= 1.001 and fake_low < -0.25:
         return f"real images are in [{low:.3g}, {high:.3g}], but generated ones stay within [-1, 1], as behind a tanh"
-    return None
-
-
-def scale_doubt(real: Tensor, fake: Tensor) -> str | None:
-    """Explain why one side seems to be in 0..255 and the other in 0..1; None if it does not."""
-    (low, _, size), (fake_low, _, fake_size) = _range(real), _range(fake)
-    smaller = min(low, fake_low) >= 0 and size > 8 and 0.25 < fake_size <= 1.001
-    if smaller or (fake_size > 20 and size <= 2):
-        return f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
     return None
 
 

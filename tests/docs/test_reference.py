@@ -33,7 +33,9 @@ def test_every_value_that_is_measured_has_a_row_with_its_meaning():
 
     table = value_table.tables()
     images = torch.rand(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    found = compare(images[:300], images[300:], settings=RegionSettings(partition=PixelPartition.grid((4, 4), 1, 2)))
+    found = compare(
+        real=images[:300], fake=images[300:], settings=RegionSettings(partition=PixelPartition.grid((4, 4), 1, 2))
+    )
     declared = {spec.key for specs in value_table.declared().values() for spec in specs}
     assert found.values.keys() <= declared
     rows = [line for line in table.splitlines() if line.startswith("| `")]

@@ -77,7 +77,7 @@ def test_a_diagnosis_says_what_detail_is_missing(aligned):
     images = torch.rand(400, 1, 24, 24, generator=torch.Generator().manual_seed(0))
     images = 3 * avg_pool2d(images, 3, 1, 1) + 0.3 * images
     fake = avg_pool2d(images[:200], 3, 1, 1, count_include_pad=False)
-    diagnosis = diagnose(fake, images[200:], aligned=aligned, fault_models=[])
+    diagnosis = diagnose(fake=fake, real=images[200:], aligned=aligned, fault_models=[])
     texts = [str(x) for x in diagnosis.findings if x.measure == "energy_2"]
     assert texts
     assert texts[0].startswith("Details of 2-4 px have ")
@@ -88,7 +88,7 @@ def test_a_diagnosis_says_what_detail_is_missing(aligned):
 def test_what_a_named_fault_explains_is_a_detail():
     images = 3 * avg_pool2d(torch.rand(400, 1, 24, 24, generator=torch.Generator().manual_seed(0)), 3, 1, 1)
     noise = 0.5 * torch.randn(200, 1, 24, 24, generator=torch.Generator().manual_seed(1))
-    diagnosis = diagnose(images[:200] + noise, images[200:])
+    diagnosis = diagnose(fake=images[:200] + noise, real=images[200:])
     assert "noise" in str(diagnosis)
     assert "energy" not in str(diagnosis)
     assert "strange" not in str(diagnosis).lower()

@@ -28,8 +28,8 @@ def faded(fake, which, by=0.4):
 @pytest.fixture(scope="module")
 def one_wrong():
     return compare(
-        REAL,
-        faded(FAKE, OF_FAKE == 3),
+        real=REAL,
+        fake=faded(FAKE, OF_FAKE == 3),
         settings=RegionSettings(partition=SIDES),
         real_labels=OF_REAL,
         fake_labels=OF_FAKE.tolist(),
@@ -61,7 +61,9 @@ def test_every_door_shows_the_classes(one_wrong):
 
 
 def test_real_images_differ_in_no_class():
-    found = compare(REAL, FAKE, settings=RegionSettings(partition=SIDES), real_labels=OF_REAL, fake_labels=OF_FAKE)
+    found = compare(
+        real=REAL, fake=FAKE, settings=RegionSettings(partition=SIDES), real_labels=OF_REAL, fake_labels=OF_FAKE
+    )
     assert str(found.findings[1]).startswith("No evidence of a difference in any class (smallest p = ")
     assert found.finding.startswith("No evidence of a difference from real images in any region")
 
@@ -69,8 +71,8 @@ def test_real_images_differ_in_no_class():
 def test_a_fault_of_every_class_is_said_of_the_image_first():
     everywhere = torch.ones(300, dtype=torch.bool)
     found = compare(
-        REAL,
-        faded(FAKE, everywhere),
+        real=REAL,
+        fake=faded(FAKE, everywhere),
         settings=RegionSettings(partition=SIDES),
         real_labels=OF_REAL,
         fake_labels=OF_FAKE,
@@ -118,7 +120,7 @@ def test_a_few_classes_are_named_the_surest_first():
 )
 def test_labels_that_do_not_fit_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
-        compare(REAL, FAKE, settings=RegionSettings(partition=SIDES), **labels)
+        compare(real=REAL, fake=FAKE, settings=RegionSettings(partition=SIDES), **labels)
 
 
 def along_a_training(data, prompts, *sets):

@@ -24,13 +24,13 @@ REAL, DARK, LIGHT = halves(300, 1), halves(120, 2, dark=0.6), halves(120, 3)
 @pytest.fixture(scope="module")
 def one():
     """The dark right half against real images."""
-    return compare(REAL, DARK, settings=RegionSettings(partition=SIDES))
+    return compare(real=REAL, fake=DARK, settings=RegionSettings(partition=SIDES))
 
 
 @pytest.fixture(scope="module")
 def two():
     """The dark right half and images that are as good as real ones."""
-    return compare(REAL, DARK, LIGHT, settings=RegionSettings(partition=SIDES))
+    return compare(real=REAL, fake=DARK, other=LIGHT, settings=RegionSettings(partition=SIDES))
 
 
 def drawn(n, of):
@@ -39,7 +39,8 @@ def drawn(n, of):
 
 def test_regions_are_found_in_images_of_a_subclass_of_tensor():
     found, expected = (
-        compare(cls(REAL), cls(DARK), settings=RegionSettings(n_clusters=2)) for cls in (MetaTensor, torch.as_tensor)
+        compare(real=cls(REAL), fake=cls(DARK), settings=RegionSettings(n_clusters=2))
+        for cls in (MetaTensor, torch.as_tensor)
     )
     assert found.to_dict() == expected.to_dict()
 
@@ -63,13 +64,13 @@ def test_p_values_are_those_of_the_test_on_images_that_found_nothing(one):
 
 
 def test_real_images_differ_nowhere():
-    found = compare(REAL, LIGHT, settings=RegionSettings(partition=SIDES))
+    found = compare(real=REAL, fake=LIGHT, settings=RegionSettings(partition=SIDES))
     assert found.finding.startswith("No evidence of a difference from real images in any region (p = ")
     assert "differs (" not in str(found)
 
 
 def test_regions_are_found_where_none_are_given():
-    found = compare(REAL, DARK, settings=RegionSettings(n_clusters=2))
+    found = compare(real=REAL, fake=DARK, settings=RegionSettings(n_clusters=2))
     assert found.partition.num_clusters == 2
     assert "180 for the regions and the baseline" in found.split
 
@@ -96,14 +97,14 @@ def test_the_finding_of_two_sets_says_which_is_closer_and_where(two):
 
 
 def test_a_set_is_no_closer_than_itself():
-    found = compare(REAL, LIGHT, LIGHT, settings=RegionSettings(partition=SIDES))
+    found = compare(real=REAL, fake=LIGHT, other=LIGHT, settings=RegionSettings(partition=SIDES))
     assert found.finding.startswith("No evidence that fake or other is closer to the real images in any region")
 
 
 def test_pairs_tell_smaller_differences():
     darker = LIGHT * 0.97
     alone, paired = (
-        compare(REAL, LIGHT, darker, settings=RegionSettings(partition=SIDES), paired=paired)
+        compare(real=REAL, fake=LIGHT, other=darker, settings=RegionSettings(partition=SIDES), paired=paired)
         for paired in (False, True)
     )
     errors = [found.differences["cluster_1"]["standard_error"] for found in (alone, paired)]
@@ -111,7 +112,7 @@ def test_pairs_tell_smaller_differences():
 
 
 def test_sets_may_be_of_different_sizes():
-    assert compare(REAL, LIGHT, DARK[:50], settings=RegionSettings(partition=SIDES)).n_samples == 50
+    assert compare(real=REAL, fake=LIGHT, other=DARK[:50], settings=RegionSettings(partition=SIDES)).n_samples == 50
 
 
 def test_figure_shows_every_set_and_names_what_differs_most(one, two):
@@ -132,7 +133,7 @@ def test_diagnosis_is_drawn_of_one_set_alone(one, two):
 
 
 def test_images_that_are_not_aligned_have_no_place():
-    found = compare(REAL, 0.6 * LIGHT, settings=RegionSettings(partition=SIDES, aligned=False))
+    found = compare(real=REAL, fake=0.6 * LIGHT, settings=RegionSettings(partition=SIDES, aligned=False))
     assert found.finding.startswith("Anywhere: ")
     assert "diagnosis" in found.diagnosis_figures()
 
@@ -147,13 +148,13 @@ def test_dictionary_is_plain_and_complete(one, two):
 
 
 def test_two_runs_give_the_same(one):
-    assert compare(REAL, DARK, settings=RegionSettings(partition=SIDES)).to_dict() == one.to_dict()
+    assert compare(real=REAL, fake=DARK, settings=RegionSettings(partition=SIDES)).to_dict() == one.to_dict()
 
 
 def test_images_of_eight_bits_are_those_in_zero_to_one():
     real, fake = (((255 * images).round()).to(torch.uint8) for images in (REAL, DARK))
-    found = compare(real, fake, settings=RegionSettings(partition=SIDES))
-    assert found.values == compare(real / 255, fake / 255, settings=RegionSettings(partition=SIDES)).values
+    found = compare(real=real, fake=fake, settings=RegionSettings(partition=SIDES))
+    assert found.values == compare(real=real / 255, fake=fake / 255, settings=RegionSettings(partition=SIDES)).values
 
 
 def test_a_notebook_shows_words_and_picture(one):
@@ -165,12 +166,12 @@ def test_a_notebook_shows_words_and_picture(one):
 
 
 def test_too_few_images_give_no_verdict():
-    found = compare(REAL[:40], DARK[:5], settings=RegionSettings(partition=SIDES))
+    found = compare(real=REAL[:40], fake=DARK[:5], settings=RegionSettings(partition=SIDES))
     assert found.finding == "Too few images for a verdict: a test needs 8 on each side."
 
 
 def test_generated_images_left_out_are_spoken_of():
-    found = compare(REAL[:110], DARK, settings=RegionSettings(partition=SIDES))
+    found = compare(real=REAL[:110], fake=DARK, settings=RegionSettings(partition=SIDES))
     assert found.n_samples == 50
     assert "Note: Only 50 of 120 generated images are compared, since some of the 110 real ones" in str(found)
 
@@ -187,14 +188,14 @@ def test_generated_images_left_out_are_spoken_of():
 )
 def test_what_cannot_be_compared_is_refused(arguments, given, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        compare(*arguments, **given)
+        compare(**dict(zip(("real", "fake", "other"), arguments, strict=False)), **given)
 
 
 def test_the_callers_random_numbers_stay():
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    compare(REAL, DARK, settings=RegionSettings(partition=SIDES))
+    compare(real=REAL, fake=DARK, settings=RegionSettings(partition=SIDES))
     assert torch.rand(1) == expected
 
 
@@ -205,7 +206,7 @@ def test_it_is_public():
 def test_no_band_is_without_width():
     real = REAL.clone()
     real[..., 0] = 0.5
-    found = compare(real, real[:100], settings=RegionSettings(n_clusters=2))
+    found = compare(real=real, fake=real[:100], settings=RegionSettings(n_clusters=2))
     assert "constant" in found.values
     assert {"image", "product", "cluster_1", "cluster_2"} <= found.baseline.keys()
     assert "constant" not in found.baseline
@@ -213,8 +214,8 @@ def test_no_band_is_without_width():
 
 def test_names_of_regions_are_those_of_values_words_and_pictures():
     found = compare(
-        REAL,
-        DARK,
+        real=REAL,
+        fake=DARK,
         settings=RegionSettings(partition=SIDES, region_names={"cluster_1": "left_eye", "cluster_2": "right_eye"}),
     )
     assert {"left_eye", "p_left_eye", "error_ratio_right_eye", "share_right_eye"} <= found.values.keys()
@@ -227,7 +228,7 @@ def test_names_of_regions_are_those_of_values_words_and_pictures():
 @pytest.mark.parametrize("name", ["spread", "mmd", "product"])
 def test_a_region_cannot_have_the_name_of_a_value(name):
     with pytest.raises(ValueError, match=f"that differ from names of values, but got '{name}'"):
-        compare(REAL, DARK, settings=RegionSettings(partition=SIDES, region_names={"cluster_1": name}))
+        compare(real=REAL, fake=DARK, settings=RegionSettings(partition=SIDES, region_names={"cluster_1": name}))
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +241,7 @@ def test_copied_training_images_are_named(noise):
     train, real, fake = noise
     copying = fake.clone()
     copying[50:75] = train[100:125] + 0.001
-    found = compare(real, copying, settings=RegionSettings(partition=SIDES), train=train)
+    found = compare(real=real, fake=copying, settings=RegionSettings(partition=SIDES), train=train)
     assert re.match(r"Whole image: 1[23] % of the images are near copies of real ones \(p < 0.0001\)\.", found.finding)
     assert len({(50 + i, 100 + i) for i in range(25)} & set(found.copies)) >= 20  # 180 of 200 images are compared
     assert found.values["copied"] == pytest.approx(25 / 180, abs=0.03)
@@ -249,14 +250,14 @@ def test_copied_training_images_are_named(noise):
     pictures = found.evaluations[0].diagnosed.diagnosis.examples
     shown = [pictures[name] for name in ("generated, those that show it most", "the real images that they copy")]
     torch.testing.assert_close(shown[0], shown[1] + 0.001)
-    assert compare(real, fake, settings=RegionSettings(partition=SIDES), train=train).copies == ()
+    assert compare(real=real, fake=fake, settings=RegionSettings(partition=SIDES), train=train).copies == ()
 
 
 def test_copied_real_images_that_are_not_compared_with_are_named_too(noise):
     _, real, fake = noise
     given = fake.clone()
     given[:40] = real[300:340] + 0.001
-    found = compare(real, given, settings=RegionSettings(partition=SIDES))
+    found = compare(real=real, fake=given, settings=RegionSettings(partition=SIDES))
     assert len(found.copies) > 10
     assert all(image == 300 + sample for sample, image in found.copies if sample < 40)
 
@@ -266,8 +267,8 @@ def test_training_images_of_another_shape_are_refused_by_all_processes(noise, ra
     """Though the first one alone looks for copies: the others would wait for it."""
     with pytest.raises(ValueError, match="`train`"):
         compare(
-            REAL,
-            LIGHT,
+            real=REAL,
+            fake=LIGHT,
             settings=RegionSettings(partition=SIDES),
             train=noise[0][..., :4],
             comm=ScriptedCollective(rank),

@@ -201,7 +201,7 @@ def test_figures_are_drawn_when_a_diagnosis_is_due(images):
 @pytest.mark.parametrize(("images", "said"), [(GOOD, False), (DARK, True)])
 def test_what_may_be_chance_is_said_only_where_a_region_differs(monkeypatch, images, said):
     """Map, image and regions are tests of their own, each of which errs in one evaluation of twenty."""
-    found = diagnose(DARK, REAL[:120], fault_models=[FADED])
+    found = diagnose(fake=DARK, real=REAL[:120], fault_models=[FADED])
     areas = {name: replace(area, p=0.03) for name, area in found.areas.items()}
     of_map = found.map | {"p": torch.tensor(0.03)}
     findings = tuple(replace(x, p=0.03) for x in found.findings)

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 import genmonitor
-from genmonitor import PixelPartition, diagnose
+from genmonitor import PixelPartition, compare, diagnose
 from genmonitor.evaluation import Finding
 from genmonitor.evaluation.diagnosed_areas import fault_kinds
 from genmonitor.findings import words
@@ -73,7 +73,7 @@ FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
 def test_a_planted_fault_gets_its_name(name: str, area: Tensor) -> None:
     fault, strength = FAULTS[name]
     plain = disks(N, 1)
-    found = diagnose(torch.where(area, fault(plain), plain), disks(N, 2), area=area).findings[0]
+    found = diagnose(fake=torch.where(area, fault(plain), plain), real=disks(N, 2), area=area).findings[0]
     kind = found.kinds[0]
     assert kind.name == name
     assert kind.share > 0.5
@@ -88,13 +88,13 @@ def test_a_planted_fault_gets_its_name(name: str, area: Tensor) -> None:
 def test_a_color_is_named_with_its_channel() -> None:
     fake = disks(N, 1, 3)
     fake[:, 2] += 0.1
-    kind = diagnose(fake, disks(N, 2, 3), area=WHOLE).findings[0].kinds[0]
+    kind = diagnose(fake=fake, real=disks(N, 2, 3), area=WHOLE).findings[0].kinds[0]
     assert (kind.name, kind.unit) == ("color", "of the range in blue")
 
 
 def test_two_faults_are_both_named() -> None:
     fake = smoothed(disks(N, 1)) + 0.1
-    kinds = diagnose(fake, disks(N, 2), area=WHOLE).findings[0].kinds
+    kinds = diagnose(fake=fake, real=disks(N, 2), area=WHOLE).findings[0].kinds
     assert {"blurred", "brighter"} <= {kind.name for kind in kinds}
     assert sum(kind.share for kind in kinds) > 0.8
 
@@ -103,7 +103,7 @@ def test_a_class_that_is_missing_is_modes() -> None:
     fake, real = disks(4 * N, 1), disks(N, 2)
     left = real[..., :8].mean((1, 2, 3)) > real[..., 8:].mean((1, 2, 3))
     fake = fake[fake[..., :8].mean((1, 2, 3)) < fake[..., 8:].mean((1, 2, 3))][:N]
-    found = diagnose(fake, real, area=WHOLE)
+    found = diagnose(fake=fake, real=real, area=WHOLE)
     assert found.findings[0].kinds[0].name == "modes"
     assert found.proportions > 0.8
     assert bool(left[list(found.too_rare)].all())
@@ -115,7 +115,7 @@ def test_no_more_than_all_brightness_and_contrast_is_gone(seed: int) -> None:
     images = torch.tensor(load_digits().images[:, None] / 16)
     real, fake = images[torch.randperm(1797, generator=torch.Generator().manual_seed(seed))[:600]].split(300)
     fake[:, :, 3:5] = 0
-    finding = diagnose(fake, real).findings[0]
+    finding = diagnose(fake=fake, real=real).findings[0]
     assert finding.area.name == "middle band, 8×2 px"
     assert [(kind.name in ("darker", "faded"), kind.strength) for kind in finding.kinds] == [(True, 1.0)]
 
@@ -126,7 +126,7 @@ def test_a_shift_by_one_pixel_of_digits_is_found(seed: int) -> None:
     images = torch.tensor(load_digits().images[:, None] / 16)
     real, fake = images[torch.randperm(1797, generator=torch.Generator().manual_seed(seed))[:454]].split(227)
     fake[:, :, :3] = fake[:, :, :3].roll(1, -1)
-    said = str(diagnose(fake, real)).split("\n")[0]
+    said = str(diagnose(fake=fake, real=real)).split("\n")[0]
     assert said.startswith("Upper half, 8×3 px: shifted by 1 px to the right; explains")
 
 
@@ -140,26 +140,26 @@ def test_missing_classes_are_wrong_proportions_of_the_whole_image(kept: tuple[in
     )
     fake, real = images[order[:900]], images[order[900:1400]]
     fake = fake[torch.isin(torch.tensor(digits.target)[order[:900]], torch.tensor(kept))]
-    said = str(diagnose(fake, real)).split("\n")[0]
+    said = str(diagnose(fake=fake, real=real)).split("\n")[0]
     assert said.startswith("Whole image: right images in wrong proportions; explains ")
 
 
 def test_an_area_of_another_image_is_a_misfit() -> None:
     x = disks(2 * N, 1)
     fake = torch.where(CORNER, x.roll(1, 0), x)
-    assert diagnose(fake, disks(2 * N, 2), area=CORNER).findings[0].kinds[0].name == "misfit"
+    assert diagnose(fake=fake, real=disks(2 * N, 2), area=CORNER).findings[0].kinds[0].name == "misfit"
 
 
 def test_the_same_images_over_and_over_are_copies() -> None:
     fake = disks(20, 1).repeat(10, 1, 1, 1)
-    found = diagnose(fake, disks(N, 2), area=WHOLE)
+    found = diagnose(fake=fake, real=disks(N, 2), area=WHOLE)
     copies = next(x for x in found.findings if x.verdict == "copies")
     assert copies.kinds[0].strength > 0.8
     assert found.areas["whole image"].nearest == 0
 
 
 def test_what_no_fault_explains_is_not_said_of_images_that_come_over_and_over() -> None:
-    found = diagnose(disks(20, 1).repeat(10, 1, 1, 1), disks(N, 2))
+    found = diagnose(fake=disks(20, 1).repeat(10, 1, 1, 1), real=disks(N, 2))
     assert found.findings[0].verdict == "copies"
     others = [x for x in found.findings[1:] if x.area.name == "whole image" and not x.fine]
     assert all(x.detail for x in others if not x.kinds)
@@ -168,27 +168,27 @@ def test_what_no_fault_explains_is_not_said_of_images_that_come_over_and_over() 
 def test_images_that_are_copied_often_are_named_once() -> None:
     train = disks(N, 3)
     fake = torch.cat([disks(N - 60, 1), train[:20].repeat_interleave(3, 0)])
-    sentence = str(diagnose(fake, disks(N, 2), train=train).findings[0])
+    sentence = str(diagnose(fake=fake, real=disks(N, 2), train=train).findings[0])
     named = sentence.split("Copied training images: ")[1].rstrip(".").split(", ")
     assert len(set(named)) == len(named) == 3
 
 
 def test_nothing_wrong_has_no_name() -> None:
-    found = [diagnose(disks(N, 2 * seed + 1), disks(N, 2 * seed + 2), area=WHOLE) for seed in range(10)]
+    found = [diagnose(fake=disks(N, 2 * seed + 1), real=disks(N, 2 * seed + 2), area=WHOLE) for seed in range(10)]
     assert not any(x.kinds for diagnosis in found for x in diagnosis.findings)
     assert sum(bool(diagnosis.findings[0].fine) for diagnosis in found) >= 8  # 9.5 on average at a level of 5 %
     assert found[0].areas["whole image"].spread == pytest.approx(1, abs=0.1)
 
 
 def test_areas_that_turn_out_to_be_the_image_are_not_diagnosed_beside_it() -> None:
-    found = diagnose(smoothed(disks(N, 1)), disks(N, 2))
+    found = diagnose(fake=smoothed(disks(N, 1)), real=disks(N, 2))
     assert list(found.areas) == ["whole image"]
 
 
 @pytest.mark.slow
 def test_no_picture_shows_another_fault_than_the_finding_says() -> None:
     """Repeated images have faults of their own that explain something; what is shown of them is not what was found."""
-    found = diagnose(disks(30, 1).repeat(N // 30, 1, 1, 1), disks(N, 2))
+    found = diagnose(fake=disks(30, 1).repeat(N // 30, 1, 1, 1), real=disks(N, 2))
     assert found.findings[0].kinds[0].name == "copies"
     assert [name.split(",")[0] for name in found.examples] == ["real", "generated"]
 
@@ -205,7 +205,7 @@ def textures(n: int, seed: int, side: int = 5) -> Tensor:
 def test_of_images_that_are_not_aligned_kinds_are_named_without_a_place(name: str) -> None:
     fault = {**FAULTS, "periodic": (lambda x: x + 0.08 * (-1.0) ** torch.arange(32), 0.08)}[name][0]
     side = 3 if name == "blurred" else 5
-    found = diagnose(fault(textures(2 * N, 1, side)), textures(2 * N, 2, side), aligned=False)
+    found = diagnose(fake=fault(textures(2 * N, 1, side)), real=textures(2 * N, 2, side), aligned=False)
     assert found.findings[0].kinds[0].name == name
     assert str(found).startswith("Anywhere: ")
     assert "patches of 16×16 px from random places were compared." in str(found)
@@ -213,7 +213,7 @@ def test_of_images_that_are_not_aligned_kinds_are_named_without_a_place(name: st
 
 
 def test_nothing_wrong_has_no_name_in_images_that_are_not_aligned() -> None:
-    assert diagnose(textures(2 * N, 1), textures(2 * N, 2), aligned=False).findings[0].fine
+    assert diagnose(fake=textures(2 * N, 1), real=textures(2 * N, 2), aligned=False).findings[0].fine
 
 
 def test_two_areas_are_both_found_where_they_are() -> None:
@@ -221,7 +221,7 @@ def test_two_areas_are_both_found_where_they_are() -> None:
     corners = torch.zeros(16, 16, dtype=torch.bool)
     corners[:3, :3] = corners[:3, -3:] = True
     fake = torch.where(corners, x + 0.3, x)
-    found = diagnose(fake, real)
+    found = diagnose(fake=fake, real=real)
     corner = torch.zeros_like(corners)
     corner[:3, :3] = True
     for true in (corner, corner.flip(1)):
@@ -239,10 +239,10 @@ def test_wrong_proportions_are_said_only_where_images_are_right() -> None:
         return images
 
     real = of_two_classes(400, 2, 0.6)
-    found = diagnose(of_two_classes(400, 1, 0.1), real)
+    found = diagnose(fake=of_two_classes(400, 1, 0.1), real=real)
     assert found.findings[0].kinds[0].name == "modes"
     assert found.proportions > 0.8
-    patterned = diagnose(of_two_classes(400, 1, 0.1) + 0.02 * base, real)
+    patterned = diagnose(fake=of_two_classes(400, 1, 0.1) + 0.02 * base, real=real)
     assert not any(kind.name == "modes" for x in patterned.findings for kind in x.kinds)
     assert patterned.proportions == 0
 
@@ -250,7 +250,7 @@ def test_wrong_proportions_are_said_only_where_images_are_right() -> None:
 def test_parts_of_the_distance_add_up_to_all_of_it() -> None:
     fakes = {"corner": torch.where(CORNER, disks(N, 1) + 0.15, disks(N, 1)), "faint": 0.7 * disks(N, 1)}
     for fake in fakes.values():
-        found = diagnose(fake, disks(N, 2))
+        found = diagnose(fake=fake, real=disks(N, 2))
         values = found.of_image()
         assert 0.5 < values["explained"] <= 1
         assert values["explained"] + values["proportions"] <= 1 + 1e-9
@@ -261,7 +261,7 @@ def test_readings_are_said_where_no_kind_is_right() -> None:
     generator = torch.Generator().manual_seed(0)
     fake = disks(N, 1)
     fake[torch.arange(N), :, torch.randint(16, (N,), generator=generator)] = 1.0  # a bright line
-    found = diagnose(fake, disks(N, 2)).findings[0]
+    found = diagnose(fake=fake, real=disks(N, 2)).findings[0]
     assert not found.kinds
     assert "no simple fault" not in found.text
     assert re.search(r"[a-z ]+ [\d.]+( %)?, real [\d.]+( %)? \(in \d+ % of the images; p = ", found.text)
@@ -282,7 +282,7 @@ def test_a_users_reading_is_said_and_its_images_are_shown() -> None:
     fake, real = disks(N, 1), disks(N, 2)
     bright = torch.arange(N) % 3 == 0
     fake[bright, :, 12:, 12:] += 0.5
-    found = diagnose(fake, real, area=WHOLE, fault_models=[], readings=[Corner()])
+    found = diagnose(fake=fake, real=real, area=WHOLE, fault_models=[], readings=[Corner()])
     finding = found.findings[0]
     assert "brightness of the corner" in finding.text
     assert all(bool(bright[i]) for i in finding.samples)
@@ -298,15 +298,15 @@ def test_a_reading_that_fails_is_named(result: str) -> None:
     reading.result = result
     fake, real = disks(N, 1) + 0.2, disks(N, 2)
     with pytest.raises(ValueError, match=r"the reading 'brightness of the corner' to return a finite number .* \[8\]"):
-        diagnose(fake, real, area=WHOLE, readings=[reading])
-    found = diagnose(fake, real, area=WHOLE, readings=[reading], skip_failing=True)
+        diagnose(fake=fake, real=real, area=WHOLE, readings=[reading])
+    found = diagnose(fake=fake, real=real, area=WHOLE, readings=[reading], skip_failing=True)
     assert "brightness of the corner" in found.failures[0]
     assert found.findings[0].kinds[0].name == "brighter"
 
 
 def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
     plain = disks(N, 1)
-    found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER).findings[0]
+    found = diagnose(fake=torch.where(CORNER, plain + 0.1, plain), real=disks(N, 2), area=CORNER).findings[0]
     text = str(found)
     assert text.startswith("Lower right")
     assert "10×10 px" in text
@@ -319,7 +319,7 @@ def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
 def test_without_a_kind_the_first_reading_says_what_to_try() -> None:
     rows = disks(N, 1) + 0.1 * (torch.arange(16.0) % 2)[:, None]
     (read,) = [x for x in READINGS if x.name == "every second row stands out by"]
-    found = diagnose(rows, disks(N, 2), area=WHOLE, fault_models=[], readings=[read]).findings[0]
+    found = diagnose(fake=rows, real=disks(N, 2), area=WHOLE, fault_models=[], readings=[read]).findings[0]
     assert (found.kinds, found.remedy) == ((), KINDS["periodic"].remedy)
     assert found.cause.startswith("Possible cause: ")
 
@@ -338,15 +338,15 @@ def test_any_range_and_dtype_has_the_same_answer(scale: str) -> None:
         "float64": lambda x: 65535 * x.double(),
         "half": lambda x: x.half(),
     }
-    kind = diagnose(change[scale](fake), change[scale](real), area=WHOLE).findings[0].kinds[0]
-    expected = diagnose(fake, real, area=WHOLE).findings[0].kinds[0]
+    kind = diagnose(fake=change[scale](fake), real=change[scale](real), area=WHOLE).findings[0].kinds[0]
+    expected = diagnose(fake=fake, real=real, area=WHOLE).findings[0].kinds[0]
     assert (kind.name, kind.unit) == (expected.name, expected.unit)
     assert kind.strength == pytest.approx(expected.strength, rel=0.1)
 
 
 def test_features_have_kinds_without_pixels() -> None:
     real, fake = (torch.randn(N, 16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
-    found = diagnose(fake * 0.6, real)
+    found = diagnose(fake=fake * 0.6, real=real)
     assert found.findings[0].kinds[0].name == "less_varied"
     assert "blurred" in found.left_out[0]
 
@@ -355,13 +355,13 @@ def test_regions_are_diagnosed_one_by_one() -> None:
     plain, halves = disks(N, 1), PixelPartition.grid((16, 16), rows=1, columns=2)
     fake = plain.clone()
     fake[..., 8:] += 0.1
-    first, second = diagnose(fake, disks(N, 2), partition=halves).findings
+    first, second = diagnose(fake=fake, real=disks(N, 2), partition=halves).findings
     assert (first.area.region, first.kinds[0].name) == ("cluster_2", "brighter")
     assert second.area.region == "cluster_1"
 
 
 def test_without_an_area_the_whole_image_is_diagnosed() -> None:
-    found = diagnose(disks(N, 1) + 0.1, disks(N, 2))
+    found = diagnose(fake=disks(N, 1) + 0.1, real=disks(N, 2))
     assert any(x.area.name == "whole image" for x in found.findings)
     assert found.findings[0].kinds[0].name == "brighter"
 
@@ -370,7 +370,7 @@ def test_without_an_area_the_whole_image_is_diagnosed() -> None:
 def test_a_fault_in_an_area_that_nobody_tells_is_found_there_and_said_first(name: str) -> None:
     plain = disks(2 * N, 1)
     fake = torch.where(CORNER, FAULTS[name][0](plain), plain)
-    first = diagnose(fake, disks(2 * N, 2)).findings[0]
+    first = diagnose(fake=fake, real=disks(2 * N, 2)).findings[0]
     assert first.kinds[0].name == name
     assert first.area.mask is not None
     assert float((first.area.mask & CORNER).sum() / (first.area.mask | CORNER).sum()) >= 0.5
@@ -380,7 +380,7 @@ def test_a_fault_in_an_area_that_nobody_tells_is_found_there_and_said_first(name
 @pytest.mark.parametrize("count", [N, 60])
 def test_one_image_over_and_over_is_said_first(value: float | None, count: int) -> None:
     image = disks(1, 1) if value is None else torch.full_like(disks(1, 1), value)
-    found = diagnose(image.repeat(count, 1, 1, 1), disks(N, 2), area=WHOLE)
+    found = diagnose(fake=image.repeat(count, 1, 1, 1), real=disks(N, 2), area=WHOLE)
     verdicts = [x.verdict for x in found.findings]
     assert "copies" in verdicts
     # of one gray image, that it is blank explains more
@@ -389,24 +389,24 @@ def test_one_image_over_and_over_is_said_first(value: float | None, count: int) 
 
 
 def test_images_faded_to_a_thousandth_of_a_percent_are_no_copies() -> None:
-    found = diagnose(0.5 + 1e-5 * disks(N, 1), disks(N, 2), area=WHOLE)
+    found = diagnose(fake=0.5 + 1e-5 * disks(N, 1), real=disks(N, 2), area=WHOLE)
     assert not any(x.verdict == "copies" for x in found.findings)
 
 
 def test_of_one_real_image_over_and_over_nothing_else_is_a_copy() -> None:
-    found = diagnose(disks(N, 1), disks(1, 2).repeat(N, 1, 1, 1), area=WHOLE)
+    found = diagnose(fake=disks(N, 1), real=disks(1, 2).repeat(N, 1, 1, 1), area=WHOLE)
     assert not any(x.verdict == "copies" for x in found.findings)
 
 
 def test_faded_images_are_no_copies() -> None:
-    found = diagnose(0.5 * disks(N, 1), disks(N, 2), area=WHOLE)
+    found = diagnose(fake=0.5 * disks(N, 1), real=disks(N, 2), area=WHOLE)
     assert found.findings[0].kinds[0].name == "faded"
     assert not any(x.verdict == "copies" for x in found.findings)
 
 
 def test_it_survives_json_with_its_mask() -> None:
     plain = disks(N, 1)
-    found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER)
+    found = diagnose(fake=torch.where(CORNER, plain + 0.1, plain), real=disks(N, 2), area=CORNER)
     saved = json.loads(json.dumps(found.to_dict()))
     finding = Finding.from_dict(saved["findings"][0])
     assert finding == found.findings[0]
@@ -415,7 +415,7 @@ def test_it_survives_json_with_its_mask() -> None:
 
 
 def test_json_has_no_numbers_that_constant_real_images_leave_undefined() -> None:
-    found = diagnose(disks(20, 1), torch.full((20, 1, 16, 16), 0.5), area=CORNER)
+    found = diagnose(fake=disks(20, 1), real=torch.full((20, 1, 16, 16), 0.5), area=CORNER)
     saved = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     (area,) = saved["areas"].values()
     assert area["spread"] is None
@@ -441,7 +441,7 @@ class Vignette:
 def test_a_users_fault_model_is_fitted_like_the_others() -> None:
     fake = Vignette().apply(disks(N, 1), 0.25, torch.Generator())
     models = (Vignette(), *genmonitor.functional.diagnosis.kinds.FAULT_MODELS)
-    kind = diagnose(fake, disks(N, 2), area=WHOLE, fault_models=models).findings[0].kinds[0]
+    kind = diagnose(fake=fake, real=disks(N, 2), area=WHOLE, fault_models=models).findings[0].kinds[0]
     assert kind.name == "vignette"
     assert kind.unit == Vignette().unit
 
@@ -466,7 +466,7 @@ class OwnKind(Kind):
 @pytest.mark.parametrize(("fails", "says"), [("apply", "of shape"), ("measured", "nothing to measure")])
 def test_a_users_kind_that_fails_costs_its_line(fails: str, says: str) -> None:
     models = (OwnKind(fails), *genmonitor.functional.diagnosis.kinds.FAULT_MODELS)
-    found = diagnose(disks(N, 1) + 0.2, disks(N, 2), area=WHOLE, fault_models=models, skip_failing=True)
+    found = diagnose(fake=disks(N, 1) + 0.2, real=disks(N, 2), area=WHOLE, fault_models=models, skip_failing=True)
     assert says in found.failures[0]
     assert found.findings[0].kinds[0].name == "brighter"
 
@@ -476,8 +476,8 @@ def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
     fake, real = disks(N, 1) + 0.2, disks(N, 2)
     models = (Vignette(result=result), *genmonitor.functional.diagnosis.kinds.FAULT_MODELS)
     with pytest.raises(ValueError, match=f"`apply` of the fault model 'vignette'.*{says}"):
-        diagnose(fake, real, area=WHOLE, fault_models=models)
-    found = diagnose(fake, real, area=WHOLE, fault_models=models, skip_failing=True)
+        diagnose(fake=fake, real=real, area=WHOLE, fault_models=models)
+    found = diagnose(fake=fake, real=real, area=WHOLE, fault_models=models, skip_failing=True)
     assert "vignette" in found.failures[0]
     assert found.findings[0].kinds[0].name == "brighter"
 
@@ -529,14 +529,16 @@ def test_what_is_wrong_beside_a_region_is_not_said_of_it() -> None:
     x = disks(2 * N, 1)
     quarter = torch.zeros(16, 16, dtype=torch.bool)
     quarter[8:, 8:] = True
-    found = diagnose(torch.where(quarter, 0.5 * x, x), disks(2 * N, 2), partition=PixelPartition.grid((16, 16), 2, 2))
+    found = diagnose(
+        fake=torch.where(quarter, 0.5 * x, x), real=disks(2 * N, 2), partition=PixelPartition.grid((16, 16), 2, 2)
+    )
     assert [area.p <= LEVEL for area in found.areas.values()] == [bool(x.mask[-1, -1]) for x in found.areas.values()]
 
 
 def test_noise_that_nobody_sees_does_not_hide_what_is_seen():
     flat = [(disks(N, seed) - 0.25).clamp(0, 1) for seed in (11, 12)]  # exactly black around the disk
     fake = (0.7 * flat[0] + 0.003 * noise(flat[0])).clamp(0, 1)
-    found = diagnose(fake, flat[1]).findings[0]
+    found = diagnose(fake=fake, real=flat[1]).findings[0]
     assert found.kinds[0].name == "faded"
     assert "noisy" not in [kind.name for kind in found.kinds]
 
@@ -550,7 +552,7 @@ def test_no_place_is_said_where_all_around_it_differs_as_much(strength: float) -
     around = torch.ones(16, 16, dtype=torch.bool)
     around[8:, :8] = False
     fake[:, :, around] += strength * 0.15 * torch.randn(N, 1, int(around.sum()), generator=generator)
-    found = diagnose(fake, real).findings[0]
+    found = diagnose(fake=fake, real=real).findings[0]
     assert found.area.name.startswith("whole image" if strength else "lower left")
     assert found.kinds[0].name == "noisy"
 
@@ -601,3 +603,24 @@ def test_a_second_fault_that_adds_next_to_nothing_is_not_said() -> None:
     faults = tuple(PutFault(KINDS[name](), 0.1) for name in ("noisy", "faded", "brighter"))
     assert [kind.share for kind in fault_kinds(Explained(faults, (0.01, 0.9, 0.06)))] == [0.9, 0.06]
     assert [kind.share for kind in fault_kinds(Explained(faults[:1], (0.01,)))] == [0.01]
+
+
+@pytest.mark.parametrize("function", [compare, diagnose])
+def test_sets_that_might_change_places_go_by_name(function: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match="0 positional arguments"):
+        function(disks(20, 1), disks(20, 2))
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        lambda fake, real: (fake, 2 * real - 1),
+        lambda fake, real: (2 * fake - 1, real),
+        lambda fake, real: (255 * fake, real),
+        lambda fake, real: ((255 * fake).byte(), 2 * real - 1),
+    ],
+)
+def test_another_value_range_is_no_fault_of_the_images(scaled: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    fake, real = scaled(disks(20, 1).clamp(0, 1), disks(20, 2).clamp(0, 1))
+    with pytest.raises(ValueError, match="value range of `real`, but real images"):
+        diagnose(fake=fake, real=real)

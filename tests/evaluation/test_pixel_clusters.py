@@ -461,7 +461,9 @@ def test_gate_and_headline_read_one_p_value(dark):
     """Whatever single tests say: a headline claims a fault where `p < 0.05` fails the gate, and nowhere else."""
     settings, wanted = RegionSettings(partition=COLUMNS), [condition(f"p <= {LEVEL}")]
     for seed in range(3):
-        found = compare(halves(300, seed=10 + seed), halves(110, seed=20 + seed, dark=dark), settings=settings)
+        found = compare(
+            real=halves(300, seed=10 + seed), fake=halves(110, seed=20 + seed, dark=dark), settings=settings
+        )
         claims = found.findings[0].fine is False
         assert claims is (found.values["p"] <= LEVEL)
         assert claims is bool(failures(wanted, found.specs, found.values))
@@ -473,7 +475,7 @@ def test_the_headline_explains_more_than_what_comes_after_it():
     """Near twins that explain little are not said before a fault that explains much."""
     real, few = halves(400, seed=30), halves(20, seed=31, dark=0.3)
     fake = few.repeat(10, 1, 1, 1) + 0.002 * torch.randn(200, 1, 4, 6, generator=torch.Generator().manual_seed(0))
-    found = diagnose(fake, real)
+    found = diagnose(fake=fake, real=real)
     twins = [x for x in found.findings if x.kinds and x.kinds[0].name == "copies"]
     assert twins
     explained = {name: area.of_image for name, area in found.areas.items()}

@@ -102,13 +102,13 @@ def test_too_few_images_are_not_looked_at():
 
 def test_findings_of_a_diagnosis_have_the_numbers_that_were_given(sets):
     fake, real = sets
-    diagnosis = diagnose(fake, real, fault_models=[], fake_indices=range(1000, 1200))
+    diagnosis = diagnose(fake=fake, real=real, fault_models=[], fake_indices=range(1000, 1200))
     assert str(diagnosis.findings[-1]).startswith("Strangest samples: 1")
     assert {1017, 1150} == set(diagnosis.findings[-1].samples[:2])
 
 
 def test_compare_names_odd_images_by_their_place_in_the_set_though_it_takes_them_in_another_order(sets):
-    found = compare(sets[1], sets[0], settings=RegionSettings(n_clusters=2))
+    found = compare(real=sets[1], fake=sets[0], settings=RegionSettings(n_clusters=2))
     finding = next(x for x in found.findings if x.measure == "strange")
     assert {17, 150} == set(finding.samples[:2])
     assert "17 (upper left)" in str(found)

@@ -110,7 +110,7 @@ def diagnosis():
 
     models = [Failing(), Brighter()]
     whole = torch.ones(8, 8, dtype=torch.bool)
-    return diagnose(images[:40] + 0.3, images[40:], area=whole, fault_models=models, skip_failing=True)
+    return diagnose(fake=images[:40] + 0.3, real=images[40:], area=whole, fault_models=models, skip_failing=True)
 
 
 def test_one_process_gets_findings_numbers_notes_and_all_of_it():
@@ -127,7 +127,7 @@ def test_one_process_gets_findings_numbers_notes_and_all_of_it():
 
 def test_what_is_fine_is_no_finding():
     images = torch.rand(80, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    made = diagnose(images[:40], images[40:], area=rectangle(8, 8), fault_models=[])
+    made = diagnose(fake=images[:40], real=images[40:], area=rectangle(8, 8), fault_models=[])
     assert made.findings[0].fine
     assert diagnose_for_all(lambda: made, SingleProcess()).findings == ()
 

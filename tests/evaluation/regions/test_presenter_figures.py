@@ -66,7 +66,7 @@ def test_samples_name_no_region_where_none_differs():
 
 def bars(fake, real, **options):
     """Return how many legends of shares the figure of a diagnosis has."""
-    found = diagnose(fake, real, **options)
+    found = diagnose(fake=fake, real=real, **options)
     figure = diagnosis_figures(found, found.findings[0], (0.0, 1.0))["diagnosis"]()
     return sum(ax.get_legend() is not None for ax in figure.axes)
 

@@ -216,9 +216,9 @@ def test_real_images_do_not_differ_where_those_compared_with_never_vary():
     """Constant are pixels that do not vary in others: in those compared with they do as often as in generated ones."""
     for seed in range(6):
         images = quiet_border(360, seed)
-        found = compare(images[:240], images[240:], settings=RegionSettings(n_clusters=2, seed=seed)).to_dict()[
-            "regions"
-        ]["constant"]
+        found = compare(
+            real=images[:240], fake=images[240:], settings=RegionSettings(n_clusters=2, seed=seed)
+        ).to_dict()["regions"]["constant"]
         assert found["sites"] > 20
         assert found["p_value"] > 0.1
 
