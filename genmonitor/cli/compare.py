@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from genmonitor._formatting import as_sentence
+from genmonitor._io import printable
 from genmonitor.cli import results
 from genmonitor.cli.arguments import (
     IMAGES,
@@ -66,8 +69,6 @@ def run(args: Namespace) -> tuple[Result, str]:
     results.check_out(args.out)
     if args.junit is not None:
         _check_file(args.junit)
-    if args.fail_if and Path(args.real).resolve() in {Path(x).resolve() for x in (args.fake, args.other) if x}:
-        raise ValueError(f"Expected other images than the real ones with --fail-if, but got {args.real} twice.")
     partition = None if args.partition is None else load_partition(args.partition)
     regions = ["cluster_1", "constant"] if partition is None else [*partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])
@@ -90,6 +91,9 @@ def run(args: Namespace) -> tuple[Result, str]:
     written = results.publish(args, "compare", "cms", _measurement(comparison), of | measured)
     found = {**comparison.to_dict(), "labels": comparison.partition.labels.tolist(), **written}
     found["failed"] = failures(args.fail_if, *_gated(comparison))
+    if args.fail_if and args.quiet and comm.rank == 0:  # what may make a gate pass or fail for nothing
+        for note in notes:
+            print(printable(f"Note: {as_sentence(note)}"), file=sys.stderr)
     if args.junit is not None:
         comm.from_rank_zero(lambda: args.junit.write_text(junit(args.fail_if, found["failed"]), "utf-8"))
     text = "\n".join([str(comparison), "", results.report_line(found)])

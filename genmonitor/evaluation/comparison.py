@@ -35,7 +35,7 @@ from genmonitor.findings.finding import Finding, differs, headlines
 from genmonitor.findings.tables import Table, on_screen
 from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.hypothesis_tests.relative_similarity import relative_similarity_from_influences
-from genmonitor.images.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
+from genmonitor.images.compared_sets import check_apart, check_left, check_paired, check_set, sample_size
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition
@@ -267,7 +267,7 @@ def compare(
     train = None if train is None else check_images("train", train, real.shape)
     labels = by_class.checked_labels(fake_labels, real_labels, sets, len(real))
     n, notes = sample_size(len(real), min(map(len, sets.values())), of.n_samples, other is not None)
-    notes += copy_notes(sets, real, comm, progress)
+    notes += check_apart(sets, real, train, comm, progress)
     if of.partition is None:
         check_left(len(real), n, of.n_clusters)
     classes: tuple[by_class.ClassResult, ...] = ()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import as_sentence
 from genmonitor._html import text_html
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
@@ -25,7 +26,7 @@ from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
 from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy
 from genmonitor.functional.permutation import MIN_SAMPLES
-from genmonitor.images.compared_sets import range_doubt
+from genmonitor.images.compared_sets import hashes_of, range_doubt, repeat_notes
 from genmonitor.partition import PixelPartition
 
 EXAMPLES = 6
@@ -222,6 +223,8 @@ def diagnose(
         findings = _with_others(findings, singles, bands, whole)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
     examples |= _copied_images(singles, given[1][::2] if train is None else train)
+    if not skip_failing:
+        left_out += tuple(as_sentence(note) for note in repeat_notes("real images", hashes_of(given[1])))
     named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)
     found = (named, areas, drawn, real.mean(0).cpu(), examples, *_extremes(images, areas), left_out, tuple(failed))
     return Diagnosis(*found, singles, bands)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from hashlib import blake2b
 
 from torch import Tensor
@@ -183,42 +183,67 @@ def _range(images: Tensor) -> tuple[float, float, float]:
     return low, high, max(abs(low), abs(high))
 
 
-def copy_notes(
-    sets: Mapping[str, ImageSet], real: ImageSet, comm: Collective | None = None, progress: Progress = no_progress
+def check_apart(
+    sets: Mapping[str, ImageSet],
+    real: ImageSet,
+    train: Tensor | None = None,
+    comm: Collective | None = None,
+    progress: Progress = no_progress,
 ) -> list[str]:
-    """Return a note on each generated set with images that are identical to real ones.
+    """Refuse sets that hold the images of another one; return notes on fewer identical images.
 
     Every image is read once, by one of the processes.
 
     Args:
         sets: Generated images, by the name of their argument.
         real: Real images.
+        train: Training images that generated ones may copy.
         comm: Processes that share the images; None for this process alone.
         progress: Progress bar over the batches.
 
     Raises:
-        ValueError: If an image cannot be read, has another shape, or has values that are not finite.
+        ValueError: If half or more of a generated set are real images, or of the real images training images. Also if
+            an image cannot be read, has another shape, or has values that are not finite.
 
     Example:
         >>> import torch
         >>> real = torch.arange(12.0).reshape(3, 1, 2, 2)
-        >>> copy_notes({"fake": ImageSet(torch.cat([real[1:], -real]))}, ImageSet(real))
-        ['2 of 5 generated images are among the real ones']
+        >>> check_apart({"fake": ImageSet(torch.cat([real[1:], -real]))}, ImageSet(real))
+        ['2 of 5 images of `fake` are among those of `real`']
     """
     comm = comm or SingleProcess()
-    known, notes = {image for part in comm.gather(_hashes(real, comm, progress)) for image in part}, []
-    for name, images in sets.items():
-        found = sum(comm.gather(sum(image in known for image in _hashes(images, comm, progress))))
-        if found:
-            of = "" if len(sets) == 1 else f" of `{name}`"
-            notes.append(f"{found} of {len(images)} generated images{of} are among the real ones")
+    known = _hashes(real, comm, progress)
+    pairs = [(name, _hashes(images, comm, progress), "real", known) for name, images in sets.items()]
+    notes = [note for name, own, *_ in pairs for note in repeat_notes(f"images of `{name}`", own)]
+    if train is not None:
+        pairs.append(("real", known, "train", hashes_of(train.float())))
+    for name, own, other, others in pairs:
+        shared, among = sum(map(set(others).__contains__, own)), f"are among those of `{other}`"
+        if 2 * shared >= len(own):
+            raise ValueError(
+                f"Expected `{name}` and `{other}` to hold different images, but {shared} of {len(own)} images of "
+                f"`{name}` {among}: no test can tell anything then. Give others, or leave one out."
+            )
+        notes += [f"{shared} of {len(own)} images of `{name}` {among}"] if shared else []
     return notes
 
 
+def repeat_notes(what: str, hashes: Sequence[bytes]) -> list[str]:
+    """Return a note if images are identical to others of their set, since tests take each for a draw of its own."""
+    repeated = len(hashes) - len(set(hashes))
+    alike = f"{repeated} of {len(hashes)} {what} are identical to others of them"
+    return [f"{alike}: if they were copied, p-values are far too small"] if repeated else []
+
+
+def hashes_of(images: Tensor) -> list[bytes]:
+    """Return a hash of each float32 image [n, ...], equal for 0 and -0."""
+    return [blake2b(image, digest_size=16).digest() for image in (images + 0.0).cpu().numpy()]
+
+
 def _hashes(images: ImageSet, comm: Collective, progress: Progress) -> list[bytes]:
-    """Return a hash of each of this process's images, equal in every dtype and for 0 and -0."""
-    out = []
+    """Return a hash of each image of all processes."""
+    out: list[bytes] = []
     with comm.all_ranks_or_none(), images.reading():
         for some in images.batches(comm.rank_indices(len(images)), progress=progress):
-            out += [blake2b(image, digest_size=16).digest() for image in (some + 0.0).numpy()]
-    return out
+            out += hashes_of(some)
+    return [image for part in comm.gather(out) for image in part]

@@ -76,7 +76,9 @@ def split_reference(
     if compared is not real:
         notes += compared.notes()
         (root, places), (compared_root, taken) = real.subset(rest).places(), comparison.places()
-        if compared_root is root:
+        at = dict(zip(places, rest, strict=True))
+        common = [(at[place], i) for i, place in enumerate(taken) if place in at]
+        if compared_root is root or (len(compared_root) == len(root) and _same_images(real, comparison, common)):  # type: ignore[arg-type]
             known = set(taken)
             rest = [i for i, place in zip(rest, places, strict=True) if place not in known]
         if len(rest) < len(order):
@@ -189,6 +191,12 @@ def evenly_spread(length: int, count: int) -> list[int]:
     bounds = torch.arange(count + 1) * length // count
     within = torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return (bounds[:-1] + (within * bounds.diff()).long()).tolist()
+
+
+def _same_images(one: ImageSet, other: ImageSet, pairs: list[tuple[int, int]]) -> bool:
+    """Return True if the first images of two sets at pairs of indices are the same: their data was opened twice."""
+    first = list(zip(*pairs[:READ_TWICE], strict=True))
+    return bool(first) and torch.equal(one.read(first[0]), other.read(first[1]))
 
 
 def _check_enough(images: ImageSet, left: int, needed: int, what: str) -> None:

@@ -251,12 +251,6 @@ def test_compare_tells_sets_of_one_file_name_apart(files, genmonitor, tmp_path):
     assert said.startswith(f"{tmp_path / 'a' / 'fake.npz'} is closer to the real images than {files[1]} (p ")
 
 
-def test_compare_says_that_generated_images_are_real_ones(files, genmonitor, tmp_path):
-    status, said, _ = genmonitor("compare", files[0], files[0], "--n-clusters", 2, "--out", tmp_path / "out")
-    assert status == 0
-    assert "Note: 300 of 300 generated images are among the real ones.\n" in said
-
-
 ONE, TWO = "--n-clusters 2", "light.npy --n-clusters 2"
 
 

@@ -125,11 +125,22 @@ def test_a_name_that_no_value_has_stops_at_once(files, genmonitor, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("others", [["real.npy"], ["fake.npz", "./real.npy"]])
-def test_real_images_beside_themselves_are_no_gate(files, genmonitor, tmp_path, monkeypatch, others):
+@pytest.mark.parametrize("others", [["copy.npy"], ["fake.npz", "copy.npy"]])
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_real_images_beside_their_copies_are_no_gate(files, genmonitor, tmp_path, monkeypatch, others, quiet):
     """All p-values are 1 then: a wrong path would pass for ever."""
     monkeypatch.chdir(tmp_path)
-    arguments = ("compare", "real.npy", *others, "--out", tmp_path / "out", "--fail-if", "p < 0.01")
+    np.save("copy.npy", np.load("real.npy").astype(np.float64))
+    arguments = ("compare", "real.npy", *others, "--out", tmp_path / "out", "--fail-if", "p < 0.01", *quiet)
     status, said, complaint = genmonitor(*arguments)
     assert (status, said) == (2, "")
-    assert "Expected other images than the real ones with --fail-if, but got real.npy twice." in complaint
+    assert "to hold different images, but 300 of 300" in complaint
+
+
+def test_a_quiet_gate_says_what_makes_its_values_doubtful(files, genmonitor, tmp_path):
+    images = np.load(files[0])
+    np.save(tmp_path / "twice.npy", np.concatenate([images[:150], images[:150]]))
+    arguments = (tmp_path / "twice.npy", files[1], "--out", tmp_path / "out", "--fail-if", "p < 0.01", "--quiet")
+    _, said, complaint = genmonitor("compare", *arguments)
+    assert "\n" not in said.rstrip("\n")
+    assert "real images that are compared are identical to others of them: if they were copied" in complaint

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from genmonitor.images.compared_sets import (
+    check_apart,
     check_left,
     check_paired,
     check_set,
     check_value_range,
-    copy_notes,
     sample_size,
 )
 from genmonitor.images.image_set import ImageSet
@@ -17,8 +17,8 @@ from genmonitor.images.image_set import ImageSet
 REAL = torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
 
-def notes_of(real, **sets):
-    return copy_notes({name: ImageSet(images) for name, images in sets.items()}, ImageSet(real))
+def notes_of(real, train=None, **sets):
+    return check_apart({name: ImageSet(images) for name, images in sets.items()}, ImageSet(real), train)
 
 
 def test_all_generated_images_are_compared_where_real_ones_suffice():
@@ -152,17 +152,41 @@ def test_value_range_lets_a_bad_generator_through(real, fake):
     assert check_value_range(real, fake) == ()
 
 
+OTHERS = torch.rand(300, 1, 4, 4, generator=torch.Generator().manual_seed(1))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_generated_images_that_are_real_ones_are_counted(dtype):
-    others = torch.rand(300, 1, 4, 4, generator=torch.Generator().manual_seed(1)).to(dtype)
+    others, real = OTHERS.to(dtype), REAL.to(dtype)
     assert notes_of(REAL, fake=others) == []
-    copied = torch.cat([others, REAL[3:5].to(dtype), REAL[3:4].to(dtype)])
-    assert notes_of(REAL, fake=copied) == ["3 of 303 generated images are among the real ones"]
-    assert notes_of(REAL, fake=others, other=REAL.to(dtype)) == [
-        "20 of 20 generated images of `other` are among the real ones"
-    ]
+    copied = torch.cat([others, real[3:5]])
+    assert notes_of(REAL, fake=others, other=copied) == ["2 of 302 images of `other` are among those of `real`"]
+
+
+@pytest.mark.parametrize(
+    ("sets", "says"),
+    [
+        ({"fake": REAL}, "`fake` and `real` to hold different images, but 20 of 20"),
+        ({"fake": REAL.double().flip(0)}, "20 of 20 images of `fake` are among those of `real`"),
+        ({"fake": torch.cat([REAL, OTHERS[:20]])}, "20 of 40 images of `fake`"),
+        ({"fake": OTHERS, "other": REAL}, "20 of 20 images of `other`"),
+        ({"fake": OTHERS, "train": REAL}, "20 of 20 images of `real` are among those of `train`"),
+        ({"fake": OTHERS, "train": torch.cat([OTHERS, REAL[:10]]).double()}, "10 of 20 images of `real`"),
+    ],
+)
+def test_sets_that_hold_the_same_images_are_refused(sets, says):
+    """All p-values are 1 then, and every sample is stranger than a held-out image that was trained on."""
+    with pytest.raises(ValueError, match=says):
+        notes_of(REAL, **sets)
+
+
+def test_images_that_repeat_are_counted():
+    repeated = torch.cat([OTHERS[:100], OTHERS[:3], OTHERS[:1]])
+    (note,) = notes_of(REAL, fake=repeated)
+    assert note.startswith("4 of 104 images of `fake` are identical to others of them: if they were copied, p-values")
 
 
 def test_zero_has_no_sign():
     black = torch.zeros(1, 1, 2, 2)
-    assert notes_of(black, fake=-black) == ["1 of 1 generated images are among the real ones"]
+    with pytest.raises(ValueError, match="1 of 1"):
+        notes_of(black, fake=-black)

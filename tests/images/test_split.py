@@ -142,9 +142,11 @@ def test_split_keeps_to_samplers_of_one_dataset():
     assert found.notes == ()
 
 
-def test_split_takes_compared_images_out_of_the_training_set():
+@pytest.mark.parametrize("opened", ["once", "twice"])
+def test_split_takes_compared_images_out_of_the_training_set(opened):
     images = TensorDataset(numbered(100))
-    found = split(DataLoader(images), DataLoader(Subset(images, range(50, 100))))
+    again = images if opened == "once" else TensorDataset(numbered(100))
+    found = split(DataLoader(images), DataLoader(Subset(again, range(50, 100))))
     assert not set(compared(found)) & set(for_baseline(found))
     assert len(found.baseline) == 100 - 30
     assert found.notes[0].startswith("30 of the 30 validation images that were chosen are training images too")
