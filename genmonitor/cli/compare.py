@@ -66,7 +66,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> tuple[Result, str]:
     """Compare, and write figures, a manifest and the report."""
     comm = current_processes()
-    results.check_out(args.out)
+    results.check_out(args.out, (args.real, args.fake, args.other, args.train))
     if args.junit is not None:
         _check_file(args.junit)
     partition = None if args.partition is None else load_partition(args.partition)

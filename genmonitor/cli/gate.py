@@ -17,6 +17,8 @@ from xml.etree import ElementTree
 from genmonitor.findings.values import ValueSpec
 from genmonitor.partition import region_key
 
+SMALLEST_P = 0.005
+"""Bound below which no p-value falls for sure: those of 999 permutations are 0.001 or more, times the joint tests."""
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -112,7 +114,7 @@ def junit(conditions: Sequence[Condition], failed: Sequence[Mapping[str, Any]]) 
 
 
 def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> None:
-    """Refuse an unknown name before anything is measured.
+    """Refuse an unknown name, and a condition that no value can meet, before anything is measured.
 
     Args:
         conditions: Conditions to check.
@@ -124,6 +126,15 @@ def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> 
             near = get_close_matches(name, [spec.key.removesuffix("_1") for spec in specs], 1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise ValueError(f"Expected --fail-if to name a value, such as error_ratio, but got {wanted.name}.{hint}")
+        measure = wanted.name.partition("_")[0]
+        if measure in ("p", "share") and not 0 <= wanted.bound <= 1:
+            raise ValueError(f"Expected a number from 0 to 1, between which {wanted.name} lies, but got {wanted}.")
+        permuted = measure == "p" and not wanted.name.startswith("p_worse")
+        if permuted and "<" in wanted.symbol and wanted.bound < SMALLEST_P:
+            raise ValueError(
+                f"Expected a number of at least {SMALLEST_P}, as p-values of permutations are hardly below it, but got "
+                f"{wanted}, which passes whatever the images are."
+            )
 
 
 def _means(name: str, spec: ValueSpec) -> bool:

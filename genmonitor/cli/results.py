@@ -116,7 +116,7 @@ def run_measurement(
         text.
     """
     comm = current_processes()
-    check_out(args.out)
+    check_out(args.out, places)
     with show_progress("reading") as progress, comm.all_ranks_or_none():
         sets: Sequence[Outputs] = [read_outputs(place, args.size, progress, skip_bad=args.skip_bad) for place in places]
         prompts = find_prompts(args, sets)
@@ -232,9 +232,16 @@ def check_writable(out: Path, option: str = "--out") -> None:
         ) from error
 
 
-def check_out(out: Path | None) -> None:
-    """Refuse a folder that cannot be written, or that has the files of a training run."""
-    check_writable(Path("runs") if out is None else out)
+def check_out(out: Path | None, places: Sequence[str | None]) -> None:
+    """Refuse a folder that cannot be written, that has a training run's files, or that is inside one of images."""
+    where = Path("runs") if out is None else out
+    for place in places:
+        if place and Path(place).is_dir() and where.resolve().is_relative_to(Path(place).resolve()):
+            raise ValueError(
+                f"Expected --out to be apart from the images, but {where} is inside {place}: the next command would "
+                "take the result's pictures for images. Give a folder elsewhere."
+            )
+    check_writable(where)
     if out is not None and any(not run.compared for run in read_run(out / FOLDER).monitors):
         raise ValueError(f"Expected --out to be a folder of results, but {out} holds a training run's files.")
 

@@ -77,6 +77,19 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_measured(
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
     with pytest.raises(ValueError, match="Expected --out to be a folder"):
-        check_out(Path(place))
+        check_out(Path(place), ())
     check_out(Path("new/folder"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "a"], ["--out", "a/result"], ["--out", "link/result"]])
+@pytest.mark.parametrize("command", [["compare", "a", "b"], ["compare", "b", "a"], ["diversity", "b", "--real", "a"]])
+def test_a_result_inside_a_folder_of_images_is_refused(genmonitor, tmp_path, monkeypatch, command, out):
+    """The next command would read its pictures as images."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    monkeypatch.chdir(tmp_path)
+    words = [word if out or word != "a" else "." for word in command]  # by default in the working directory
+    status, _, complaint = genmonitor(*words, *out)
+    assert status == 2
+    assert "Expected --out to be apart from the images, but" in complaint
