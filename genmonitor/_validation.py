@@ -228,9 +228,10 @@ def _promoted(x: Tensor) -> Tensor:
 
 
 def check_at_least(name: str, value: object, minimum: int) -> int:
-    """Return an integer of at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ValueError(f"Expected `{name}` to be a whole number >= {minimum}, but got {value!r}.")
+    """Return an integer of at least `minimum` that torch's int64 holds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 2**63:
+        limit = "< 2**63" if isinstance(value, int) and value > minimum else f">= {minimum}"
+        raise ValueError(f"Expected `{name}` to be a whole number {limit}, but got {value!r}.")
     return value
 
 

@@ -9,6 +9,7 @@ import pkgutil
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -70,11 +71,18 @@ def make_setup(setup: str | Callable[[], Any]) -> Setup:
         setup: Function without arguments that returns it, or its location "FILE.py:FUNCTION".
 
     Raises:
-        ValueError: If there is no such function, or it returns something else.
+        ValueError: If there is no such function, it raises an error or returns something else.
     """
     sys.path.insert(0, str(Path.cwd()))
+    function = imported(setup) if isinstance(setup, str) else setup
     with without_advice():
-        return Setup.of(imported(setup)() if isinstance(setup, str) else setup())
+        try:
+            made = function()
+        except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            raised = f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})"
+            raise ValueError(f"Expected the setup to return {RETURNS}, but it raised {raised}.") from error
+        return Setup.of(made)
 
 
 def imported(where: str) -> Any:

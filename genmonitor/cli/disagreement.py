@@ -20,7 +20,7 @@ from genmonitor.cli.encoding import (
     value_range,
 )
 from genmonitor.cli.outputs import Outputs, cut
-from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
+from genmonitor.cli.prompts import HELP, PromptRows, check_has_prompts, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
@@ -63,8 +63,7 @@ def run(args: Namespace) -> tuple[Result, str]:
 
 def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
     """Return the prompts of both sides, one side after the other; None without prompts."""
-    if args.other_prompts is not None and args.prompts is None:
-        raise ValueError("Expected --prompts with --other-prompts, but got none. Give those of OUTPUTS.")
+    check_has_prompts(args, "other_prompts", "prompt_sigma", "text_encoder")
     first = read_prompts(args.prompts, sets[0])
     second = read_prompts(args.other_prompts or args.prompts, sets[1])
     if (first is None) != (second is None):

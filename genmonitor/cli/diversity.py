@@ -21,7 +21,7 @@ from genmonitor.cli.encoding import (
     value_range,
 )
 from genmonitor.cli.outputs import Outputs
-from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.cli.prompts import PromptRows, check_has_prompts, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
@@ -59,9 +59,8 @@ def run(args: Namespace) -> tuple[Result, str]:
 
 def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
     """Return the prompts; refuse a different class for each output, which would explain everything."""
+    check_has_prompts(args, "prompt_sigma", "text_encoder", "rcond")
     prompts = read_prompts(args.prompts, sets[0])
-    if prompts is None and args.prompt_sigma is not None:
-        raise ValueError("Expected --prompts with --prompt-sigma, but got none. Leave --prompt-sigma out.")
     if prompts is None or args.text_encoder is not None:
         return prompts
     distinct = len(set(prompts.values))

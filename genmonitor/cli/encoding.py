@@ -110,6 +110,8 @@ def prompt_encoder(args: Namespace, prompts: PromptRows) -> Encoder | None:
     if prompts.are_texts:
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts.values))}
         return lambda texts: torch.eye(len(places))[[places[text] for text in texts]]
+    if args.text_encoder is not None:
+        raise ValueError("Expected prompts that are texts with --text-encoder, but got labels. Leave it out.")
     return None
 
 

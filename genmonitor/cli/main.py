@@ -111,8 +111,11 @@ def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[
             message, status = str(error), WRONG_INPUT
         except (OSError, ValueError, ModuleNotFoundError) as error:
             message, status = str(error), WRONG_INPUT
+            if isinstance(error, OSError) and error.filename is not None:
+                message = f"Expected a file or folder that can be used, but {error.filename}: {error.strerror}."
         except Exception as error:
-            clear = str(error).startswith("Expected ")  # the message names what was given and what to do
+            # the message names what was given and what to do; the other are Lightning's, of the user's setup
+            clear = str(error).startswith("Expected ") or type(error).__name__ == "MisconfigurationException"
             message, status = (str(error), WRONG_INPUT) if clear else (traceback.format_exc().rstrip(), CRASHED)
         except SystemExit as stop:
             if stop.code != TERMINATED:

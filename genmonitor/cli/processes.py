@@ -113,7 +113,12 @@ def _numbers() -> tuple[int, int, int]:
             f"nor {', '.join(SLURM)} are set. Start the command as in `torchrun --nproc-per-node 4 -m genmonitor ...`, "
             "or leave --distributed out. A job of Slurm has to export MASTER_ADDR and MASTER_PORT."
         )
+    wrong = [f"{name}={os.environ[name]}" for name in (*names, "MASTER_PORT") if not os.environ[name].isdecimal()]
+    if wrong:
+        raise ValueError(f"Expected numbers in a launcher's variables, but got {', '.join(wrong)}. Set them anew.")
     rank, size, local = (int(os.environ[name]) for name in names)
+    if not rank < size:
+        raise ValueError(f"Expected {names[0]} below {names[1]}, but got {rank} and {size}. Set them anew.")
     return rank, size, local
 
 

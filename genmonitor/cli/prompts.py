@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +49,13 @@ class PromptRows:
         return PromptRows([*self.values, *other.values], self.notes + other.notes)
 
 
+def check_has_prompts(args: Namespace, *names: str) -> None:
+    """Refuse options of prompts where there are none, since they would change nothing."""
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None]
+    if args.prompts is None and given:
+        raise ValueError(f"Expected --prompts with {given[0]}, but got none. Leave {given[0]} out.")
+
+
 def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     """Read the prompts of some outputs.
 
@@ -68,7 +76,10 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
         return PromptRows(_folders(outputs))
     path, key = split_key(where)
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a file of prompts, but there is no {where}.")
+        found = f"there is no {where}"
+        if path.is_dir():
+            found = f"{where} is a folder; give `folders` where the images' folders are named after their prompts"
+        raise FileNotFoundError(f"Expected a file of prompts, but {found}.")
     if path.suffix in ARRAY_SUFFIXES:
         return _array(path, key, outputs)
     prompts, files = _rows(path)

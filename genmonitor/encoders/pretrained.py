@@ -162,7 +162,7 @@ def load_local(where: str | Path, load: Callable[[Path], Any]) -> Any:
     except (OSError, ValueError) as error:  # the latter where a folder holds something else
         get = "Give the folder of a saved model." if Path(where).is_dir() else f"Run: hf download {where!s}"
         raise FileNotFoundError(
-            f"Expected `name` to be a model on this machine, but {where!s} holds none, or not all of it. Nothing is "
+            f"Expected a model on this machine, but {where!s} is none, or not all of one. Nothing is "
             f"downloaded during a run. {get}"
         ) from error
 

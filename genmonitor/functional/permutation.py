@@ -131,7 +131,9 @@ def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
     Returns:
         True for the n on the fake side: bool [1 + count, total], not to be changed.
     """
-    numbers = torch.rand(count, total, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    numbers = torch.rand(
+        count, total, dtype=torch.float64, generator=torch.Generator().manual_seed(check_at_least("seed", seed, 0))
+    )
     return torch.cat([torch.arange(total)[None], numbers.argsort(1)]) < n
 
 

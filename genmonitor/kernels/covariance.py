@@ -83,7 +83,7 @@ def exact_features(kernel: Kernel, dim: int) -> FeatureMap:
 
 def random_features(kernel: Kernel, dim: int, num_features: int, seed: int) -> FeatureMap:
     """Return a map of a kernel with random features and its gamma set; the same arguments give the same map."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(check_at_least("seed", seed, 0))
     normal = partial(torch.randn, num_features, dim, generator=generator, dtype=torch.float32)
     return FeatureMap(2 * num_features, kernel, kernel.frequencies(normal))
 

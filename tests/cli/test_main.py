@@ -186,3 +186,56 @@ def test_a_quiet_command_prints_its_finding_alone(monkeypatch, capsys):
     assert main(["report", "run", "--quiet"]) == 0
     assert capsys.readouterr() == ("The finding.\n", "")
     assert processes._shows  # to the next command of this process
+
+
+OF_PROMPTS = [("diversity", o) for o in ("--prompt-sigma", "--text-encoder", "--rcond")]
+OF_PROMPTS += [("disagreement", o) for o in ("--prompt-sigma", "--text-encoder", "--other-prompts")]
+
+
+@pytest.mark.parametrize(("command", "option"), OF_PROMPTS)
+def test_options_of_prompts_are_refused_without_prompts(classes, genmonitor, command, option):
+    places = [classes / "a", classes / "b"][: 1 if command == "diversity" else 2]
+    status, _, complaint = genmonitor(command, *places, option, 0.5)
+    assert status == 2
+    assert f"Expected --prompts with {option}, but got none. Leave {option} out." in complaint
+
+
+@pytest.mark.parametrize("seed", [2**63, 2**70])
+@pytest.mark.parametrize("command", ["compare", "diversity", "disagreement"])
+def test_a_seed_beyond_int64_is_named(genmonitor, command, seed):
+    status, _, complaint = genmonitor(command, "a", "b"[: command != "diversity"] or "--quiet", "--seed", seed)
+    assert status == 2
+    assert f"expected a whole number of at least 0 and below 2^63, but got {seed}" in complaint
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"MASTER_PORT": "abc"}, "but got MASTER_PORT=abc."),
+        ({"RANK": "first", "WORLD_SIZE": "-2"}, "but got RANK=first, WORLD_SIZE=-2."),
+        ({"RANK": "2"}, "Expected RANK below WORLD_SIZE, but got 2 and 2."),
+    ],
+)
+def test_variables_of_a_launcher_that_are_no_numbers_are_named(genmonitor, monkeypatch, variables, says):
+    launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29533"}
+    for name, value in (launched | variables).items():
+        monkeypatch.setenv(name, value)
+    status, _, complaint = genmonitor("compare", "a", "b", "--distributed")
+    assert status == 2
+    assert says in complaint
+
+
+def test_a_folder_of_prompts_and_a_model_that_is_not_there_are_named(classes, genmonitor):
+    _, _, complaint = genmonitor("diversity", classes / "a", "--prompts", classes / "b")
+    assert "is a folder; give `folders`" in complaint
+    _, _, complaint = genmonitor("diversity", classes / "a", "--encoder", "nope")
+    assert "Expected a model on this machine, but nope is none" in complaint
+
+
+def test_images_of_one_pixel_are_compared(files, genmonitor, tmp_path):
+    for name, seed in (("real", 0), ("fake", 1)):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(seed).random((60, 1, 1, 1)))
+    status, _, complaint = genmonitor(
+        "compare", tmp_path / "real.npy", tmp_path / "fake.npy", "--out", tmp_path / "out"
+    )
+    assert (status, "Traceback" in complaint) == (0, False)

@@ -65,3 +65,12 @@ def test_replay_says_that_all_is_the_same():
 )
 def test_replay_says_what_may_be_the_reason(changes, reason):
     assert reason in show(result(**changes))
+
+
+@pytest.mark.parametrize("lacking", ["run", "checkpoint"])
+def test_a_missing_file_is_named(genmonitor, tmp_path, lacking):
+    (tmp_path / "run.json").write_text("{}")
+    run = tmp_path / ("no.json" if lacking == "run" else "run.json")
+    status, _, complaint = genmonitor("replay", run, "--checkpoint", tmp_path / "no.ckpt", "--setup", "a.py:f")
+    assert status == 2
+    assert "Errno" not in complaint

@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_measured(
     Path("file").write_text("")
     with pytest.raises(ValueError, match="Expected --out to be a folder"):
         check_out(Path(place), ())
-    check_out(Path("new/folder"))
+    check_out(Path("new/folder"), ())
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

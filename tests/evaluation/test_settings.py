@@ -8,9 +8,9 @@ import pytest
 import torch
 from _helpers.changed_settings import CHANGED
 
-from genmonitor import CosineKernel, GaussianKernel, PixelPartition
-from genmonitor.evaluation import DisagreementSettings, DiversitySettings, RegionSettings
-from genmonitor.functional import calibrate
+from genmonitor import CosineKernel, GaussianKernel, PixelPartition, PromptSplit, VendiScore, diagnose
+from genmonitor.evaluation import DisagreementSettings, DiversitySettings, RegionSettings, Sampler
+from genmonitor.functional import calibrate, two_sample_test, uncovered_test, vendi_score
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
 OTHERS = [
@@ -86,3 +86,22 @@ def test_region_settings_refuse(settings, message):
 def test_settings_refuse_fewer_samples_than_prompts(kind):
     with pytest.raises(ValueError, match="`n_samples` to be at least the number of prompts, 3, but got 2"):
         kind.of([5, 3, 4], 2)
+
+
+@pytest.mark.parametrize(
+    "seeded",
+    [
+        lambda seed: RegionSettings(seed=seed),
+        lambda seed: Sampler(10, seed=seed),
+        lambda seed: VendiScore(seed=seed),
+        lambda seed: PromptSplit(seed=seed),
+        lambda seed: two_sample_test(torch.rand(9, 2), torch.rand(9, 2), seed=seed),
+        lambda seed: uncovered_test(*torch.rand(3, 9, 2), seed=seed),
+        lambda seed: vendi_score(torch.rand(9, 2), kernel=GaussianKernel(1.0), num_features=5, seed=seed),
+        lambda seed: diagnose(fake=torch.rand(9, 2), real=torch.rand(9, 2), seed=seed),
+    ],
+)
+@pytest.mark.parametrize("seed", [2**63, 2**70])
+def test_a_seed_beyond_int64_is_refused_by_its_name(seeded, seed):
+    with pytest.raises(ValueError, match=r"Expected `seed` to be a whole number < 2\*\*63, but got"):
+        seeded(seed)

@@ -81,3 +81,11 @@ def test_a_device_that_is_none_or_of_one_process_alone_is_refused(monkeypatch, d
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     with pytest.raises(ValueError, match=rf"Expected `device` to be cpu, .* but got '{device}'"):
         placed(device)
+
+
+@pytest.mark.parametrize("body", ["raise ValueError('no data')", "import not_there", "assert 0", "return build(1)"])
+def test_a_setup_that_raises_is_named_with_the_line(tmp_path, body):
+    (tmp_path / "raises.py").write_text(f"def build():\n    {body}\n")
+    with pytest.raises(ValueError, match=r"Expected the setup to return .* but it raised \w+: .*raises.py, line 2\)"):
+        make_setup(f"{tmp_path / 'raises.py'}:build")
+    sys.modules.pop("raises")

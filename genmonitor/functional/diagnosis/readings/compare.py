@@ -107,6 +107,8 @@ def _check_numbers(reading: Reading, numbers: object, count: int) -> None:
 def read(readings: Sequence[Reading], images: Tensor) -> Tensor:
     """Return the readings of images, float64 [N, R]."""
     look = Look(images)
+    if not readings:  # of single pixels
+        return torch.empty(len(images), 0, dtype=torch.float64)
     return torch.stack([x.of(look).double().cpu() for x in readings], 1)
 
 
