@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 
 from genmonitor._formatting import format_p, times_real
 from genmonitor.findings.finding import ALERT_RATIO, Finding
@@ -132,11 +132,15 @@ def change(spec: ValueSpec, history: Records) -> str:
     return f"worse than best ({at_best})"
 
 
+def and_more(alerts: Sized) -> str:
+    """Return the number of alerts besides the first, as a remark."""
+    return f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
+
+
 def _alert(alerts: Sequence[Finding], values: Specs, history: Records) -> str:
-    """Name the first alert, and the number of others."""
-    first = alerts[0]
-    key = first.measure or ""
-    others = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
+    """Name the alert whose value is largest, and the number of others."""
+    first = max(alerts, key=lambda x: (x.area.region is not None) * history[-1].get(x.measure or "", 0.0))
+    key, others = first.measure or "", and_more(alerts)
     known = [record for record in history[:-1] if key in record]
     if first.area.region is not None and known:
         best = min(known, key=lambda record: record[key])

@@ -100,10 +100,10 @@ def advice(name: str, share: float = 0.0) -> tuple[str, str]:
 
 
 def possible_advice(kinds: Sequence[FaultKind], readings: Sequence[Said]) -> tuple[str, str]:
-    """Return the advice with a source for the nearest kind if it explains half, otherwise for the first reading."""
-    nearest = [kind.name for kind in kinds[:1] if kind.share >= HALF]
-    possible = [*nearest, *(reading.resembles for reading in readings[:1])]
-    return next((advice(name) for name in possible if KINDS.get(name, Kind).cause), ("", ""))
+    """Return advice for the nearest kind if it explains half, otherwise that with a source for the first reading."""
+    nearest = [kind.name for kind in kinds[:1] if kind.share >= HALF and KINDS.get(kind.name, Kind).remedy]
+    possible = [*nearest, *(x.resembles for x in readings[:1] if KINDS.get(x.resembles, Kind).cause)]
+    return next(map(advice, possible), ("", ""))
 
 
 def advice_sentence(finding: Finding) -> str:

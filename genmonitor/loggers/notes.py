@@ -43,19 +43,19 @@ class Notes:
         """Attach further notes to the whole run."""
         self._moment = WHOLE_RUN
 
-    def add(self, text: str, alert: str | None = None) -> None:
-        """Warn, and record the note for the report; `alert` is the subject of an alert."""
+    def add(self, text: str, alert: str | None = None, since: float | None = None) -> None:
+        """Warn, and record the note for the report; `alert` is the subject of an alert, `since` its first epoch."""
         self.warn(text)
-        self.record(as_sentence(text), alert)
+        self.record(as_sentence(text), alert, since)
 
     def add_once(self, text: str) -> None:
         """Warn and record the note, unless this was done before in this run."""
         if all(note["text"] != as_sentence(text) for note in self.items):
             self.add(text)
 
-    def record(self, text: str, alert: str | None = None) -> None:
+    def record(self, text: str, alert: str | None = None, since: float | None = None) -> None:
         """Record a note only for the report."""
-        note = {**self._moment, "text": text, "alert": alert}
+        note = {**self._moment, "text": text, "alert": alert, "since": since}
         if note not in self.items:  # a second fit repeats those of its run
             self.items.append(note)
 

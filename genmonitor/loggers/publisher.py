@@ -175,7 +175,7 @@ class Publisher:
             self.notes.add(note)
         for alert in found.alerts:
             title = f"{self._prefix}: {alert.area.name} {alert.verdict}"
-            self.publish_alert(Alert(title, alert.text), alert.area.name)
+            self.publish_alert(Alert(title, alert.text), alert.area.name, alert.since)
         self.message, tables = "", dict[str, Table]()
 
         def inform() -> None:
@@ -213,14 +213,15 @@ class Publisher:
         self.unfinished = True
         self._write(self._write_page)
 
-    def publish_alert(self, alert: Alert, about: str) -> None:
+    def publish_alert(self, alert: Alert, about: str, since: float | None = None) -> None:
         """Warn, and send an alert to the loggers and the user's function.
 
         Args:
             alert: Title and text of the alert.
             about: Name of the area or other subject of the alert.
+            since: First epoch of the fault, if it is an earlier one.
         """
-        self.notes.add(alert.text, alert=about)
+        self.notes.add(alert.text, about, since)
         told = Alert(clean(alert.title), clean(alert.text))
         self._loggers.each(lambda x: x.log_alert(told, self.notes.step))
         if self._on_alert is not None:

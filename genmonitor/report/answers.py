@@ -16,7 +16,7 @@ from genmonitor._formatting import capitalized, format_p, times_real
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.results import Record
 from genmonitor.findings.finding import Area, Finding, differs, headlines
-from genmonitor.findings.line import WHOLE, change, clipped
+from genmonitor.findings.line import WHOLE, and_more, change, clipped
 from genmonitor.findings.tables import WIDTH
 from genmonitor.findings.values import lookup
 from genmonitor.findings.words import percent, with_strength
@@ -33,39 +33,50 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
         run: Run of a monitor.
     """
     alerts = {note.text for note in run.notes if note.alert is not None}
+    regions = None if run.partition is None else RegionFindings.of(run.partition)
     spec, so_far, out = lookup(run.values, RATIO), list[Record](), []
     told = [*run.headlines[:-1], run.headlines[-1] or headlines(run.findings)]
     for record, message, given in zip(run.records, run.messages, told, strict=True):
         findings = given or [Finding(message, Area(""), "", None)]
         moment = {"epoch": record.get("epoch"), "step": record.get("step"), "ratio": record.get(RATIO)}
-        trend = {"better": "", "trend": ""}
+        trend, news = {"better": "", "trend": ""}, findings[0].measure == RATIO
         if RATIO in record:
             so_far.append(record)
             first = f"{times_real(so_far[0][RATIO])} → " if len(so_far) > 1 else ""
-            better = "; ".join([capitalized(change(spec, so_far)), *_worse(run, record)])
+            worse = _alert(run, record, regions) or (news and findings[0].text.partition(":")[0])
+            better = _better(change(spec, so_far), worse or "")
             trend = {"better": better, "trend": f"{first}{times_real(record[RATIO])} × real"}
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
-        answers = _finding(findings[0], record)
-        if answers["where"] == WHOLE[-1]:
-            answers["where"] += _far_worse(run, record)
+        faults = [x for x in findings if x.fine is False and (x.kinds or x.area.mask is not None)]
+        answers = _finding(faults[0] if news and faults else findings[0], record)
+        far = regions.far_worse(record) if regions is not None and answers["where"] == WHOLE[-1] else None
+        if regions is not None and far is not None:
+            answers["where"] += f", most in {regions.area(far)}"
         out.append({**moment, **trend, **answers, "texts": others})
     return out
 
 
-def _worse(run: MonitorRun, record: Record) -> list[str]:
-    """Return the alerts that last at an evaluation, in few words."""
+def _alert(run: MonitorRun, record: Record, regions: RegionFindings | None) -> str:
+    """Return the alerts that last at an evaluation in few words, the region with the largest error ratio first."""
     begun = [x for x in run.notes if x.alert is not None and x.step is not None and x.step <= record.get("step", -1)]
-    lasting = [x for x in begun if (end_of(run, x) or math.inf) > record.get("epoch", -1)]
-    return [f"alert: {x.alert} since epoch {x.epoch:g}" for x in lasting[-1:]]
-
-
-def _far_worse(run: MonitorRun, record: Record) -> str:
-    """Return the region that is far worse than the others, as a remark; empty if there is none."""
-    if run.partition is None:
+    # by subject, since one may be alerted about again
+    lasting = {str(x.alert): x for x in begun if (end_of(run, x) or math.inf) > record.get("epoch", -1)}
+    if not lasting:
         return ""
-    regions = RegionFindings.of(run.partition)
-    name = regions.far_worse(record)
-    return "" if name is None else f", most in {regions.area(name)}"
+    keys = {} if regions is None else regions.values.error_ratio
+    name = max(lasting, key=lambda x: record.get(keys.get(x, ""), 0.0))
+    worse, first = " worse than best" if name in keys else "", lasting[name]
+    since = first.epoch if first.since is None else first.since
+    return f"alert: {name}{worse} since epoch {since:g}{and_more(lasting)}"
+
+
+def _better(said: str, worse: str) -> str:
+    """Return the change of the whole image, after what is worse if anything is."""
+    if not worse or said.startswith("worse"):
+        return capitalized(worse or said)
+    if said.startswith("better") and not said.endswith("best so far"):
+        said = "better than the evaluation before"
+    return f"{capitalized(worse)}; whole image {said}"
 
 
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
@@ -95,7 +106,7 @@ def closing(run: MonitorRun, folder: Path) -> str:
     last, best = answers_of(run)[-1], best_of(run, folder)
     better, keep = "", ""
     if best is not None:
-        better = f"{last['trend']}, {last['better'].lower()}"
+        better = f"{last['trend']}, {last['better'][:1].lower()}{last['better'][1:]}"
         keep = f"epoch {best['epoch']:g} ({best['ratio']}){best['file'] and ', '}{best['file']}"
     told = {
         "Better?": better,

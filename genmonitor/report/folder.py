@@ -100,7 +100,7 @@ class RunFolder:
                 findings, and its circumstances.
             declared: Declarations of the values.
             findings: Findings of the last evaluation.
-            notes: Notes, each with "text", "epoch", "step" and "alert", see `Note`.
+            notes: Notes, each with "text", "epoch", "step", "alert" and "since", see `Note`.
             tables: Tables of the last evaluation, by name, whose pictures are left out.
         """
         kept = {name: table.without_pictures() for name, table in (tables or {}).items()}

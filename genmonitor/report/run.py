@@ -34,12 +34,14 @@ class Note:
         epoch: Epoch of the evaluation.
         step: Step of the evaluation.
         alert: Subject of an alert, such as "cluster_2"; None for other notes.
+        since: First epoch of the fault behind an alert, if it is an earlier one.
     """
 
     text: str
     epoch: float | None = None
     step: float | None = None
     alert: str | None = None
+    since: float | None = None
 
 
 @dataclass(frozen=True)

@@ -586,8 +586,8 @@ def test_a_nearest_kind_is_said_from_a_share_on_that_another_order_keeps(share: 
 
 @pytest.mark.parametrize(
     ("nearest", "share", "from_where"),
-    [("noisy", 0.5, "noisy"), ("noisy", 0.49, "blurred"), ("thinner", 0.9, "blurred")],
-    ids=["nearest", "too small", "no source"],
+    [("noisy", 0.5, "noisy"), ("noisy", 0.49, "blurred"), ("thinner", 0.9, "thinner"), ("mine", 0.9, "blurred")],
+    ids=["nearest", "too small", "no source", "no advice"],
 )
 def test_a_possible_cause_is_that_of_the_nearest_kind_or_of_the_first_reading(
     nearest: str, share: float, from_where: str
@@ -595,7 +595,7 @@ def test_a_possible_cause_is_that_of_the_nearest_kind_or_of_the_first_reading(
     (edges,) = [x for x in READINGS if x.name == "steepest edges"]
     said = replace(SAID, reading=edges, fake=0.1, real=0.5)
     cause, remedy = words.possible_advice([FaultKind(nearest, 0.6, "px", share)], [said, SAID])
-    assert (remedy, cause.startswith("Possible cause: ")) == (KINDS[from_where].remedy, True)
+    assert (remedy, cause.startswith("Possible cause: ")) == (KINDS[from_where].remedy, from_where != "thinner")
     assert words.possible_advice([], [SAID]) == ("", "")  # nothing has a source
 
 

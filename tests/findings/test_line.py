@@ -86,6 +86,9 @@ def test_alert_names_its_region_and_the_best_epoch():
     said = line([PATTERN], records(40.0, 67.0), [WORSE])
     assert "   ALERT: cluster_2 worse than best (40 × at epoch 3)   noise" in said
     assert "and 2 more" in line([PATTERN], records(40.0, 67.0), [WORSE] * 3)
+    other = Finding("…", Area("cluster_1", region="cluster_1"), "worse", KEY, False, 1e-9)
+    history = records(40.0, 67.0, error_ratio_2=90.0)
+    assert "ALERT: cluster_2 worse than best" in line([PATTERN], history, [other, WORSE])
 
 
 def test_alert_without_a_best_says_what_it_is_about():

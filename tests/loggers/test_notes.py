@@ -24,7 +24,7 @@ def test_note_is_warned_of_and_kept_as_a_sentence():
     some = notes()
     with pytest.warns(UserWarning, match=r"^Name: few images are there\.$"):
         some.add("few images are there")
-    assert some.items == [{"epoch": None, "step": None, "text": "Few images are there.", "alert": None}]
+    assert some.items == [{"epoch": None, "step": None, "text": "Few images are there.", "alert": None, "since": None}]
 
 
 def test_what_is_said_in_the_terminal_is_not_kept(capsys):

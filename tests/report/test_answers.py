@@ -9,7 +9,7 @@ from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.words import advice
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report.answers import answers_of, best_of, find_checkpoint
-from genmonitor.report.run import MonitorRun, read_run
+from genmonitor.report.run import RATIO, MonitorRun, read_run
 
 CORNER = torch.tensor([[False, False], [False, True]])
 
@@ -117,21 +117,40 @@ def test_finding_of_an_earlier_diagnosis_says_so(folder):
     assert answered(folder, [said(as_of=4.0)])[-1]["what"] == "too dark (as at epoch 4)"
 
 
-def test_an_alert_that_lasts_is_said_beside_the_progress(folder):
-    answered(folder, ratios=(28.0, 28.0, 28.0))
-    alert = {"text": "cluster_2 got worse.", "epoch": 1.0, "step": 19, "alert": "cluster_2"}
+def test_alerts_that_last_are_said_before_the_progress(folder):
+    """The region that is worst comes first, as in the terminal."""
+    answered(folder, ratios=(28.0, 67.0, 40.0, 40.0), error_ratio_1=4.0, error_ratio_2=9.5)
+    moment = {"text": "Got worse.", "epoch": 1.0, "step": 19}
     path = folder / "cms_run.json"
     run = json.loads(path.read_text())
-    run["notes"] = [alert]
+    again = moment | {"alert": "cluster_2", "since": 0.0}
+    run["notes"] = [moment | {"alert": "cluster_2"}, again, moment | {"alert": "cluster_1"}]
     for evaluation in run["evaluations"]:
-        evaluation["wrong"] = ["cluster_2"]
+        evaluation["wrong"] = ["cluster_1", "cluster_2"]
+    run["evaluations"][3]["wrong"] = []
     path.write_text(json.dumps(run))
-    better = [x["better"] for x in answers_of(MonitorRun.read(path))]
-    assert "alert" not in better[0]
-    assert [x.partition("; ")[2] for x in better[1:]] == ["alert: cluster_2 since epoch 1"] * 2
-    run["evaluations"][2]["wrong"] = []
-    path.write_text(json.dumps(run))
-    assert "alert" not in answers_of(MonitorRun.read(path))[2]["better"]
+    (found,) = read_run(folder).monitors
+    first, worse, better, over = (x["better"] for x in answers_of(found))
+    assert "lert" not in first + over
+    assert worse == "Alert: cluster_2 worse than best since epoch 0 and 1 more"
+    assert better == f"{worse}; whole image better than the evaluation before"
+
+
+def test_what_got_worse_is_news_and_the_diagnosis_still_says_what_and_where(folder):
+    said_news = "Visibly worse than at epoch 0, its best: brightness 0.3, was 0.5; p = 0.001."
+    news = Finding(said_news, Area("image"), "", RATIO, fine=False, p=0.002)
+    dark = said([FaultKind("darker", 0.2, "of the range", 0.9)], remedy="less", cause="Usual cause: more.")
+    last = answered(folder, [news, dark], ratios=(28.0, 67.0, 40.0))[-1]
+    assert last["better"] == "Visibly worse than at epoch 0, its best; whole image better than the evaluation before"
+    assert (last["where"], last["share"], last["next"], last["p"]) == (
+        "lower right",
+        "90 % explained",
+        "less",
+        "p = 0.001",
+    )
+    assert last["bar"]
+    assert last["texts"] == [said_news, "Lower right: x."]
+    assert answered(folder, [news])[-1]["what"] == said_news
 
 
 def test_evaluation_to_keep_and_its_file(folder):

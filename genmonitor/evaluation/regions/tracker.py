@@ -21,6 +21,7 @@ from genmonitor.functional.hypothesis_tests.relative_similarity import (
     check_comparable,
     relative_similarity_from_influences,
 )
+from genmonitor.partition import region_key
 
 
 class Look(NamedTuple):
@@ -119,7 +120,8 @@ class RegionTracker(Tracker):
         said = "; ".join(x.beside("was") for x in worse)
         text = f"Visibly worse than at epoch {self.epochs[IMAGE]:g}, its best: {said}; {format_p(worse[0].p)}."
         samples = tuple(worse[0].order[:SAMPLES].tolist())
-        return Look(now, Finding(text, Area("image"), "", None, fine=False, p=worse[0].p, samples=samples))
+        ratio_key = region_key("error_ratio", IMAGE)
+        return Look(now, Finding(text, Area("image"), "", ratio_key, fine=False, p=worse[0].p, samples=samples))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as tensors and plain Python."""
