@@ -8,6 +8,7 @@ one. A constant cancels in every discrepancy, and for a wide kernel float32 reso
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -115,20 +116,22 @@ class GroupKernels:
         """Gamma of each kernel of each group [G, K]."""
         return self.unit[:, None] * torch.tensor(self.multipliers, dtype=torch.float64)
 
-    def balanced(self, real: Tensor) -> GroupKernels:
+    def balanced(self, real: Tensor, largest: float = math.inf) -> GroupKernels:
         """Weight each kernel by the inverse standard deviation of its MMD between real samples [M, ...].
 
-        At least 1000 of them are used if available, evenly spread. If nothing varies, all kernels count alike.
+        At least 1000 of them are used if available, evenly spread. If nothing varies, all kernels count alike. Those of
+        a multiplier above `largest` have no weight.
         """
         # smallest number of real samples to estimate the variation of a discrepancy by chance
         some = real[:: max(1, len(real) // 1000)]
         spread, deviation = torch.zeros_like(self.gammas), torch.zeros_like(self.unit)
-        mixture = torch.full_like(spread, 1 / len(self.multipliers))
+        wide = torch.tensor(self.multipliers) <= largest
+        mixture = (wide / wide.sum()).to(spread).expand_as(spread).clone()
         with torch.no_grad(), full_precision():
             for group, _, _, values in replace(self, gamma=None)._strips(some, some, [(0, len(some))], same=True):
                 grams = torch.stack([_centered_pairs(gram).cpu() for gram, _ in values])
                 spread[group] = _root_mean_square(grams)
-                counts = torch.where(spread[group] > 0, 1 / spread[group], 0)
+                counts = torch.where((spread[group] > 0) & wide, 1 / spread[group], 0)
                 if counts.any():
                     mixture[group] = counts / counts.sum()
                 deviation[group] = _root_mean_square(torch.einsum("k,kij->ij", mixture[group], grams))
@@ -180,15 +183,23 @@ class GroupKernels:
         out = torch.zeros(len(self.names), len(sets), len(sets), dtype=torch.float64, device=x.device)
         spans = row_spans(len(x), len(x), 1, True, x.device.type)
         with full_precision():
-            for strip in replace(self, gamma=None)._strips(x, x, spans, same=True):
+            of = self._mixed_alone()
+            for strip in of._strips(x, x, spans, same=True):
                 rows = strip.stop - strip.start
-                _, mixed, constant = self._summed(strip, rows)
+                _, mixed, constant = of._summed(strip, rows)
                 assert mixed is not None  # of weighted kernels
                 some, every = counts[:, strip.start : strip.stop], counts[:, strip.start :]
                 sums = (some.to(mixed) @ mixed).double() - constant * some.sum(1, keepdim=True)
                 beyond = sums[:, rows:] @ every[:, rows:].T
                 out[strip.group] += sums[:, :rows] @ every[:, :rows].T + beyond + beyond.T
         return out
+
+    def _mixed_alone(self) -> GroupKernels:
+        """Return these kernels without those outside the mixture."""
+        assert self.mixture is not None
+        used = (self.mixture > 0).any(0)
+        multipliers = (x for x, mixed in zip(self.multipliers, used.tolist(), strict=True) if mixed)
+        return replace(self, multipliers=tuple(multipliers), mixture=self.mixture[:, used], gamma=None)
 
     def _summed(self, strip: Strip, rows: int) -> tuple[Tensor, Tensor | None, float]:
         """Return sums over `rows` rows of each kernel minus one [K, strips, columns], and the mixture of a strip.

@@ -166,7 +166,7 @@ def test_region_commit_alerts_once_when_a_region_got_worse():
     assert first == second == fourth == []
     (alert,) = third
     assert alert.area.region == dark_region(evaluator)
-    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) got worse since epoch 1: error ratio 1.")
+    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) got worse since epoch 1: error ratio 3.")
     assert "1 × (chance) at epoch 0, its best" in alert.text
 
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -143,6 +145,17 @@ def test_balanced_kernels_count_the_inverse_of_what_they_vary_by():
         np.testing.assert_allclose(kernels.mixture[group].numpy(), weights)
         mixed = sum(w * k for w, k in zip(weights, grams, strict=True))
         assert float(kernels.deviation[group]) == pytest.approx(np.sqrt((mixed[~np.eye(60, dtype=bool)] ** 2).mean()))
+
+
+def test_kernels_narrower_than_asked_have_no_weight():
+    kernels = GroupKernels.gaussian([images(60)], PARTITION)
+    both, wide = kernels.balanced(images(60)), kernels.balanced(images(60), largest=2.0)
+    assert torch.equal(both.spread, wide.spread)
+    np.testing.assert_allclose(wide.mixture[:, :2], both.mixture[:, :2] / both.mixture[:, :2].sum(1, keepdim=True))
+    assert not wide.mixture[:, 2:].any()
+    drawn = [torch.arange(20), torch.arange(20, 60)]
+    alone = replace(wide, multipliers=wide.multipliers[:2], mixture=wide.mixture[:, :2])
+    np.testing.assert_allclose(wide.of_sets(images(60), drawn), alone.of_sets(images(60), drawn))
 
 
 def test_a_group_that_is_constant_in_the_reference_takes_the_gamma_of_the_image():

@@ -18,7 +18,7 @@ from genmonitor.evaluation.tracker import IN_A_ROW
 from genmonitor.findings.finding import Finding, overlap
 from genmonitor.functional.hypothesis_tests.relative_similarity import MMDInfluence
 
-CHANGED = 1.25
+CHANGED = 2.0
 """Factor of an error ratio since the last diagnosis from which a new diagnosis is due."""
 
 

@@ -27,6 +27,10 @@ from genmonitor.linalg.chunking import MEMORY_BUDGET
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
+WIDE = 2.0
+"""Largest multiplier of the Gaussians in an error ratio. Narrower ones vanish between sets that differ, and then
+measure how alike the samples of one set are: they rise while a VAE learns, and hide noise (benchmarks/measure.md).
+"""
 ERROR = "error of "
 """Prefix of the names of distances in a draw of the baseline."""
 
@@ -160,7 +164,7 @@ class RegionFinder:
         count = max(self.settings.n_samples, min(1000, 2**26 // size))
         maps = self.to_sites(split.baseline.first(count).to(device))
         views = view_kernels([maps], partition)
-        return views_state({view: kernels.balanced(maps) for view, kernels in views.items()})
+        return views_state({view: kernels.balanced(maps, WIDE) for view, kernels in views.items()})
 
     def _clusters(
         self, sites: Tensor, apart: Callable[[], Tensor], kernel: Kernel, progress: Progress, earlier: Regions | None
