@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,8 @@ from genmonitor.loggers.backend import Backend
 
 STEP = "trainer/global_step"
 """Key that Lightning's W&B logger logs with every scalar. wandb's own step is not used, since it must not decrease."""
+QUALITY = 50
+"""Quality of figures, on Pillow's scale to 100: letters stay sharp at half the size of a PNG file."""
 _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # the step of a run's open row, which its monitors share
 
 
@@ -41,13 +44,16 @@ class WandbBackend(Backend):
         self._log(values, step)
 
     def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
-        """Log figures as images, with the epoch below each."""
+        """Log figures as JPEG images, since W&B keeps those of every evaluation, with the epoch below each."""
         import wandb
         from PIL import Image
 
         caption = None if epoch is None else f"epoch {epoch}"
-        pictures = {tag: Image.open(io.BytesIO(png), formats=["PNG"]) for tag, png in figures.items()}
-        self._log({tag: wandb.Image(picture, caption=caption) for tag, picture in pictures.items()}, step)
+        for tag, png in figures.items():
+            with TemporaryDirectory() as folder:  # given a picture rather than a file, wandb writes larger ones
+                path = Path(folder, "figure.jpg")
+                Image.open(io.BytesIO(png), formats=["PNG"]).convert("RGB").save(path, quality=QUALITY)
+                self._log({tag: wandb.Image(str(path), caption=caption)}, step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Log a table with its pictures, as JPEG: as PNG those of a run's samples would take many times the room."""
@@ -55,6 +61,8 @@ class WandbBackend(Backend):
         from PIL import Image
 
         def cell(value: Any) -> Any:
+            if isinstance(value, float):
+                return float(f"{value:.6g}")  # further digits are half of the file
             return wandb.Image(Image.fromarray(value), file_type="jpg") if isinstance(value, np.ndarray) else value
 
         rows = [[cell(value) for value in row] for row in table.rows]
@@ -82,14 +90,14 @@ class WandbBackend(Backend):
     def log_page(self, page: Path, step: int, last: bool = False) -> None:
         """Log the report as unchanged HTML, since wandb's additions would make its links open elsewhere.
 
-        W&B keeps every page, up to a megabyte each. It therefore gets those of evaluations 1, 2, 4, 8 and so on, and
+        W&B keeps every page, up to two megabytes each. It therefore gets those of evaluations 1, 8, 64 and so on, and
         the last.
         """
         import wandb
 
         count, sent = _pages.get(self.experiment, (0, 0))
         count += not last
-        if (last and count > sent) or (not last and count.bit_count() == 1):
+        if count > sent if last else count >= 8 * sent:
             self._log({"genmonitor/report": wandb.Html(str(page), inject=False)}, step)
             sent = count
         _pages[self.experiment] = count, sent

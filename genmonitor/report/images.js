@@ -82,7 +82,7 @@ class Gallery {
     this.step = step;
     const { real, strips, other, captions, of } = this.images;
     const about = strips.findLast((strip) => (strip.step ?? 0) <= step) ?? strips[0];
-    const some = strips.length < of ? `${strips.length} of ${of} evaluations are shown; the others are in the same folder.` : "";
+    const some = strips.length < of ? `${strips.length} of ${of} evaluations are shown; the others are in the run's folder.` : "";
     const when = about.epoch === null ? "" : `, epoch ${about.epoch}${unlike(about.step, step)}`;
     const pairs = this.pairs ? "At the right of each is its nearest real image, the closest pair first. " : "";
     const shown = [{

@@ -49,8 +49,8 @@ def test_all_of_an_evaluation_is_one_row_over_the_trainers_step(namespace, folde
     assert [values["_step"] for values in logged] == [0, 1, 2, 3]
     assert (logged[0]["cms/image"], logged[0]["epoch"], logged[0]["cms/cluster_map/caption"]) == (0.5, 3, "epoch 3")
     assert logged[0]["cms/prompts/_type"] == "table-file"
-    pictures = list(folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.png"))
-    assert [picture.read_bytes()[:4] for picture in pictures] == [b"\x89PNG"] * 2
+    pictures = list(folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.jpg"))
+    assert [picture.read_bytes()[:3] for picture in pictures] == [b"\xff\xd8\xff"] * 2
 
 
 def test_monitors_of_a_run_share_its_row_and_steps_do_not():
@@ -73,14 +73,14 @@ def test_page_is_one_panel_that_holds_it_as_it_is(folder):
 
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
     backend = WandbBackend(logger)
-    pages = [f"<!doctype html><head></head><a href='#cms'>{number}</a>" for number in (1, 2)]
+    pages = [f"<!doctype html><head></head><a href='#cms'>{number}</a>" for number in range(8)]
     for step, text in enumerate(pages):
         (folder / "report.html").write_text(text)
         backend.log_page(folder / "report.html", step)
         backend.finish_evaluation(step)
     finish(logger)
     assert [row["genmonitor/report/_type"] for row in read_wandb(folder)] == ["html-file"] * 2
-    assert read_wandb_pages(folder, "genmonitor/report") == pages
+    assert read_wandb_pages(folder, "genmonitor/report") == [pages[0], pages[7]]
 
 
 def test_a_hundred_evaluations_have_few_pages_and_the_last(folder):
@@ -94,7 +94,7 @@ def test_a_hundred_evaluations_have_few_pages_and_the_last(folder):
         backend.log_page(page, 100, last=True)
         backend.finish_evaluation(100)
     sent = [row["trainer/global_step"] for row in run.rows if "genmonitor/report" in row]
-    assert sent == [1, 2, 4, 8, 16, 32, 64, 100]
+    assert sent == [1, 8, 64, 100]
 
 
 def test_settings_are_in_the_config(folder):
@@ -115,7 +115,7 @@ def test_table_holds_its_pictures(folder):
 
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True, prefix="run")
     picture = np.full((4, 5, 3), 255, np.uint8)
-    table = Table(["prompt", "samples", "share"], [["a cat", picture, 0.5]])
+    table = Table(["prompt", "samples", "share"], [["a cat", picture, 0.5000000001]])
     backend = WandbBackend(logger)
     backend.log_table("disagreement/prompts", table, step=9)
     backend.finish_evaluation(9)
