@@ -77,7 +77,7 @@ def run(args: Namespace) -> tuple[Result, str]:
         sets = [read_outputs(place, args.size, progress, IMAGES, args.skip_bad) for place in places]
         given_labels, notes = _labels(args, sets)
         train = None if args.train is None else read_images(args.train, args.size, progress, args.skip_bad)
-        images = dict(zip(("real", "fake", "other"), map(images_of, sets), strict=False))
+        images: dict[str, Any] = dict(zip(("real", "fake", "other"), map(images_of, sets), strict=False))
     with show_progress("comparing") as progress:
         settings = RegionSettings.of(**given_settings(args, RegionSettings) | {"partition": partition})
         given = {**given_labels, "train": train, "paired": args.paired, "comm": comm, "progress": progress}

@@ -7,9 +7,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import redirect_stdout
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
+from genmonitor._io import printable
 from genmonitor.cli.arguments import add_setup_argument, nonempty, nonempty_path
 
 KEPT_WHEN_STOPPED = ". Finished evaluations are kept: run the same command again to continue"
@@ -31,7 +31,9 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
     from genmonitor.callbacks.checkpoints.sweep import sweep
 
     with redirect_stdout(sys.stderr):  # only the result goes to standard output
-        swept = sweep(args.run, args.setup, out=args.out, device=args.device, tell=partial(print, flush=True))
+        swept = sweep(
+            args.run, args.setup, out=args.out, device=args.device, tell=lambda text: print(printable(text), flush=True)
+        )
     result = asdict(swept)
     return result, show(result)
 

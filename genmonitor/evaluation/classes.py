@@ -167,8 +167,8 @@ def compare_classes(
             result = replace(result, p=float(p_values[number]))
         # with fewer images of a class its faults are not diagnosed
         if number in wrong and min(result.n_fake, result.n_real) >= 40:
-            pair = {"fake": some_fake[mine.to(device)], "real": some_real[theirs.to(device)]}
-            found = diagnose(**pair, skip_failing=True, seed=seed, **options).findings[0]
+            of_fakes, of_reals = some_fake[mine.to(device)], some_real[theirs.to(device)]
+            found = diagnose(fake=of_fakes, real=of_reals, skip_failing=True, seed=seed, **options).findings[0]
             samples = of_fake[mine][list(found.samples)].tolist()
             result = replace(result, found=replace(found, samples=tuple(samples)))
         results.append(result)

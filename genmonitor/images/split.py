@@ -109,10 +109,10 @@ def split_reference(
 
 def _range_notes(training: ImageSet, validation: ImageSet) -> list[str]:
     """Return a note if two sets of real images seem to be scaled differently, as if one lacked a transform."""
-    images = [source.first(READ_TWICE) for source in (training, validation)]
-    if not (range_doubt(*images) or range_doubt(*reversed(images))):
+    one, other = training.first(READ_TWICE), validation.first(READ_TWICE)
+    if not (range_doubt(one, other) or range_doubt(other, one)):
         return []
-    ranges = [f"[{float(some.min()):.3g}, {float(some.max()):.3g}]" for some in images]
+    ranges = [f"[{float(some.min()):.3g}, {float(some.max()):.3g}]" for some in (one, other)]
     return [
         f"{training.name} has values in {ranges[0]}, but {validation.name} in {ranges[1]}: regions and baseline are of "
         "the first, and generated images are compared with the second. Give both the same transform"

@@ -117,7 +117,7 @@ def _part_like(weights: Sequence[Tensor], module: nn.Module) -> nn.Module:
         ValueError: If there is none, or several with other parameters, of which any could be the averaged one.
     """
     shapes = [weight.shape for weight in weights]
-    found = {}
+    found: dict[tuple[int, ...], nn.Module] = {}
     for part in module.modules():
         parameters = list(part.parameters())
         if [parameter.shape for parameter in parameters] == shapes:

@@ -132,7 +132,7 @@ def add_region_legend(figure: Figure, labels: NDArray[Any], left: float, top: fl
 def thumbnails(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:
     """Return images as RGB (n, H', W', 3) in [0, 1], averaged by an integer factor if larger than 128 pixels."""
     low, high = value_range
-    images = np.clip((images.astype(np.float32) - low) / (high - low), 0, 1)
+    images = np.clip((images.astype(np.float32) - low) / ((high - low) or 1.0), 0, 1)
     if images.shape[1] != 3:
         images = images.mean(1, keepdims=True).repeat(3, axis=1)
     step = -(-max(images.shape[2:]) // 128)

@@ -127,3 +127,12 @@ def test_diversity_names_the_images_that_are_black(genmonitor, tmp_path):
     assert (status, said) == (2, "")
     assert "but 1 of 20 of " in complaint
     assert "are all 0: 7.png. Leave them out, or give --encoder" in complaint
+
+
+def test_images_that_are_all_the_same_are_one_mode_and_no_narrow_prompt(genmonitor, tmp_path):
+    np.save(tmp_path / "same.npy", np.full((20, 1, 4, 4), 128, np.uint8))
+    status, said, complaint = genmonitor("diversity", tmp_path / "same.npy", "--out", tmp_path / "out")
+    assert status == 0
+    assert said.startswith("1 ")
+    assert "Prompts that vary" not in said
+    assert "Warning" not in complaint

@@ -164,7 +164,7 @@ class SpreadTracker(PromptTracker):
         typical = median(x.value for x in found.values()) if found else 0.0
         standing = {change.name for change in self.standing}
         far = [name for name, x in found.items() if x.value + 2 * x.error <= FAR * typical and name not in standing]
-        if not far:
+        if not far or typical <= 0:  # as of images that are all the same, but for rounding
             return []
         far.sort(key=lambda name: found[name].value)
         named = ", ".join(quoted(name) for name in far[:NAMED]) + (" and others" if len(far) > NAMED else "")
