@@ -8,11 +8,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import wraps
 from typing import Any, ClassVar
 from zlib import crc32
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 from torchmetrics.utilities.distributed import gather_all_tensors
@@ -73,6 +75,16 @@ class GenerativeMetric(Metric):
         super().merge_state(incoming_state)
         self._computed = None
         self._update_count += max(1, getattr(incoming_state, "_update_count", 1))
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `compute` with values that a caller may change: those kept for the next call are others."""
+        kept = super()._wrap_compute(compute)
+
+        @wraps(kept)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, kept(*args, **kwargs))
+
+        return computed
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw one value, or several in order.

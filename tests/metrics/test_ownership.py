@@ -72,6 +72,17 @@ def test_writing_into_what_it_hands_out_changes_nothing(name):
     torch.testing.assert_close(feed(metric, more).compute(), expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("name", CITIZENS)
+def test_writing_into_a_value_leaves_that_of_the_next_call(name):
+    """As cka.fill_diagonal_(0) does, since torchmetrics keeps the value and returns the same tensor."""
+    metric = CITIZENS[name].fed()
+    value = metric.compute()
+    expected = copy.deepcopy(value)
+    for x in value.values() if isinstance(value, dict) else [value]:
+        x.fill_(7)
+    torch.testing.assert_close(metric.compute(), expected, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", PER_BASE)
 def test_a_metric_that_goes_on_leaves_the_state_it_was_loaded_or_merged_from(name):
     citizen = CITIZENS[name]
