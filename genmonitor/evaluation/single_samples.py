@@ -12,7 +12,7 @@ from genmonitor._formatting import format_p
 from genmonitor._places import describe_place
 from genmonitor.findings.finding import SELDOM, Area, FaultKind, Finding
 from genmonitor.findings.words import advice, percent, with_strength
-from genmonitor.functional.diagnosis.kinds.variety import Copies
+from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.hypothesis_tests.odd_samples_test import (
     OddSamples,
@@ -44,6 +44,7 @@ class SingleSamples:
         numbers: Numbers of the generated images in findings.
         shown: Images [n, C, H, W] by their caption.
         among: Kind of images that the copied ones are of: "real", or "training" where these were given.
+        searched: Number of images that were searched for copied ones.
     """
 
     copying: DataCopying
@@ -53,6 +54,7 @@ class SingleSamples:
     numbers: Sequence[int]
     shown: dict[str, Tensor]
     among: str = "real"
+    searched: int = 0
 
     @classmethod
     def of(
@@ -93,7 +95,7 @@ class SingleSamples:
             shown["real images least like any sample"] = to_cover[most].cpu()
         found = {name: x for name, x in shown.items() if len(x)}
         whose = "real" if train is None or train_indices else "training"
-        return cls(copying, strange, uncovered, copies, fake_indices, found, whose)
+        return cls(copying, strange, uncovered, copies, fake_indices, found, whose, len(among))
 
     def values(self) -> dict[str, float]:
         """Return the shares that have curves."""
@@ -105,7 +107,8 @@ class SingleSamples:
         """Return the finding of near copies of real images, with the nearest, if they are more than chance."""
         if not self.copies:
             return []
-        kind = FaultKind(Copies.name, float(self.copying.share), "of the images are near copies of real ones", 0.0)
+        unit = f"of the images are near copies of the {self.searched} {self.among} images searched"
+        kind = FaultKind(Copies.name, float(self.copying.share), unit, 0.0)
         samples = tuple(self.copying.copied.tolist())
         such_as = ", ".join(map(str, [*dict.fromkeys(real for _, real in self.copies)][:NAMED]))
         copied = f" Copied {self.among} images: {such_as}."
@@ -149,9 +152,10 @@ class SingleSamples:
 def of_copies(
     kind: FaultKind, p: float, samples: tuple[int, ...], mask: Tensor, such_as: str = "", measure: str | None = None
 ) -> Finding:
-    """Return the finding of images that copy each other or real ones."""
+    """Return the finding of images that copy each other, as after a mode collapse, or real ones."""
     sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
-    area, (cause, remedy) = Area("whole image", mask=mask), advice(kind.name, kind.share)
+    advised = Copies.name if measure == COPIED else Modes.name
+    area, (cause, remedy) = Area("whole image", mask=mask), advice(advised, kind.share)
     return Finding(
         sentence,
         area,

@@ -267,7 +267,8 @@ def test_copied_training_images_are_said_first_by_their_places_in_the_data():
     samples[:40] = known.images[60:100] + 1e-4
     evaluation, findings = evaluated(evaluator, samples, history)
     assert findings[0].text.startswith("Whole image: 3")
-    assert "near copies of real ones (p < 0.0001). Copied real images: " in findings[0].text
+    said = f"near copies of the {len(known.images)} real images searched (p < 0.0001). Copied real images: "
+    assert said in findings[0].text
     assert evaluation.values["copied"] == pytest.approx(1 / 3, abs=0.03)
     assert {(i, known.indices[60 + i]) for i in range(40)} <= set(evaluation.copies)
     assert torch.equal(REAL[known.indices[60:100]], known.images[60:100])
@@ -281,7 +282,7 @@ def test_copies_at_two_diagnoses_in_a_row_are_an_alert_once():
     for samples in (copying, GOOD, copying, copying, copying):
         evaluated(evaluator, samples, history, alerts)
     assert [sum(x.measure == "copied" for x in some) for some in alerts] == [0, 0, 0, 1, 0]
-    assert "near copies of real ones" in alerts[3][0].text
+    assert "near copies of the " in alerts[3][0].text
     assert alerts[3][0].text.endswith("Since epoch 2.")
     other = fitted(fault_models=[FADED])
     other.load_fit_state(evaluator.fit_state())

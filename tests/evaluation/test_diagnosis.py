@@ -155,6 +155,8 @@ def test_the_same_images_over_and_over_are_copies() -> None:
     found = diagnose(fake=fake, real=disks(N, 2), area=WHOLE)
     copies = next(x for x in found.findings if x.verdict == "copies")
     assert copies.kinds[0].strength > 0.8
+    assert "mode collapse" in copies.cause
+    assert copies.remedy == KINDS["modes"].remedy
     assert found.areas["whole image"].nearest == 0
 
 

@@ -9,6 +9,7 @@ from torch.nn.functional import avg_pool2d
 from genmonitor import compare, diagnose
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.single_samples import SingleSamples
+from genmonitor.functional.diagnosis.kinds import KINDS
 
 
 def images(n, seed=0, side=16):
@@ -82,6 +83,10 @@ def test_copies_are_named_by_the_numbers_of_both_sides(sets):
     assert {(1020 + i, 5050 + i) for i in range(20)} <= set(found.copies)
     [finding] = found.memorized(torch.ones(16, 16).bool())
     assert finding.measure == "copied"
+    assert "near copies of the 300 real images searched" in finding.text
+    assert "memorization" in finding.cause
+    assert "collapse" not in finding.cause
+    assert finding.remedy == KINDS["copies"].remedy
     assert set(range(20, 40)) <= set(finding.samples)
     assert all(number in range(5050, 5070) for number in map(int, finding.text.split("images: ")[-1][:-1].split(", ")))
 

@@ -96,17 +96,16 @@ class Modes(Kind):
     words = "right images in wrong proportions"
     change = "real images get weights that bring them closest to the generated ones"
     cause, source = "mode collapse (GAN): some kinds of images are never drawn", f"{_METZ}; {_BAU}"
-    remedy = "look at the real images that are too rare, `too_rare` of the diagnosis; balance the classes"
+    remedy = "look at the real images that are too rare, `too_rare` of the diagnosis; balance the classes; for a GAN, unrolled updates of the discriminator"
     changes_images = False
 
 
 class Copies(Kind):
-    """Images repeat each other or real images."""
+    """Images repeat real images; or each other, for which the advice is that of wrong proportions."""
 
     name = "copies"
     words = "{percent} % {unit}"
     change = "nothing: images nearer to another than half of what is usual are counted, less those among real images"
-    cause = "mode collapse (GAN), if they repeat each other; memorization of training images, most of all of frequent ones (diffusion), if they repeat real ones"
-    source = f"{_METZ}; {_CARLINI}"
+    cause, source = "memorization of training images, most of all of frequent ones (diffusion)", _CARLINI
     remedy = "remove duplicates from the training images; stop earlier"
     changes_images = False
