@@ -43,7 +43,7 @@ class Chart {
     const head = html("div", "head", "", place);
     html("h3", "", spec.title, head);
     this.download(head);
-    this.canvas = svg("svg", { role: "img" }, place);
+    this.canvas = svg("svg", { role: "img", "aria-label": spec.title }, place);
     this.tip = html("div", "tip", "", place);
     this.tip.setAttribute("role", "status");
     this.tip.hidden = true;

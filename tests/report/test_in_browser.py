@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """A page of 200 evaluations whose prompts would run a script."""
+    """A page of 200 evaluations whose prompts would run a script, and of two monitors with a figure of one name."""
     run = tmp_path_factory.mktemp("run")
     folder = make_run(run, evaluations=200)
     write_notes(folder, [(199, "cluster 2 fell")])
@@ -41,6 +41,8 @@ def page(tmp_path_factory):
         captions = ["a cat", "<b>a dog</b>"]
         write_strip(folder, "images", [number / 200, 0.0], number, nearest=True, captions=captions)
     add_diversity(folder, ["<script>document.title = 'run'</script>", "<img src=x onerror=\"document.title='run'\">"])
+    for prefix in ("cms", "diversity"):
+        Figure(figsize=(2, 1)).savefig(folder / f"{prefix}_modes.png")
     return write_report(folder).as_uri()
 
 
@@ -314,6 +316,7 @@ def test_page_is_accessible_and_legible(page, tmp_path, dark, width):
         opened.get(page)
         choose(opened, 1, "the nearest real image of each")
         until(opened, lambda page: find(page, ".pairs figure"))
+        assert inaccessible(opened) == []  # as it opens, with charts that are not drawn yet
         opened.execute_script("document.querySelectorAll('details').forEach((x) => { x.open = true; })")
         assert inaccessible(opened) == []
         sizes = opened.execute_script("""
