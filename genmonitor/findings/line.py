@@ -11,7 +11,7 @@ from genmonitor.findings.tables import WIDTH
 from genmonitor.findings.values import Values, ValueSpec, lookup
 from genmonitor.findings.words import percent, with_strength
 
-LONGEST_STATUS = 60
+LONGEST_STATUS = 70
 """Largest number of characters of a status; the text of an alert is in its warning."""
 GAP = "   "
 WHOLE = ("image", "whole image")

@@ -126,7 +126,7 @@ def test_disagreement_message_names_the_prompt(shared):
 def test_disagreement_summary_lists_the_prompt(shared):
     evaluator, history, evaluation = shared
     said = evaluator.presenter().summary(evaluator.findings(evaluation, history), history)
-    assert "most of it for '2'" in said
+    assert "mostly for '2'" in said
 
 
 def test_disagreement_figures_are_drawn(shared):

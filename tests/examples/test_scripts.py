@@ -26,7 +26,7 @@ SCRIPTS = {
         "page-curves.png",
     ),
     "scenes.py --epochs 2 --images 130 --n-samples 36 --out OUT": (
-        r"modes in 36 images \(real images: 2\.45\)(.|\n)*Disagreement with real images: total [\d.]+ \(p = 0\.001",
+        r"modes in 36 images \(real images: 2\.45\)(.|\n)*Disagreement with real images.*: total [\d.]+ \(p = 0\.001",
         "version_0/genmonitor/disagreement_modes_epoch_0001_step_3.png",
     ),
     "tinted_digits.py --per-prompt 16 --out OUT": (

@@ -85,7 +85,7 @@ def test_what_was_found_before_is_not_repeated():
 def test_alert_names_its_region_and_the_best_epoch():
     said = line([PATTERN], records(40.0, 67.0), [WORSE])
     assert "   ALERT: cluster_2 worse than best (40 × at epoch 3)   noise" in said
-    assert "and 2 more" in line([PATTERN], records(40.0, 67.0), [WORSE] * 3)
+    assert "(40 × at epoch 3) and 2 more   noise" in line([PATTERN], records(40.0, 67.0), [WORSE] * 3)
     other = Finding("…", Area("cluster_1", region="cluster_1"), "worse", KEY, False, 1e-9)
     history = records(40.0, 67.0, error_ratio_2=90.0)
     assert "ALERT: cluster_2 worse than best" in line([PATTERN], history, [other, WORSE])

@@ -113,10 +113,10 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
         text = f"No evidence of a difference {between} ({format_p(p)}): {total}, {by_chance}."
     else:
         most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:NAMED] if part >= LEAST]
-        where = f", most of it for {', '.join(most)}" if most else ""
+        where = f", mostly for {', '.join(most)}" if most else ""
         # the p-value is of the distance, which may differ where the total of its largest modes does not
         chance = f"; {by_chance}" if record["total"] > record["baseline_total"] else ""
-        text = f"Disagreement {f'of {of} ' if of else ''}with {against}: {total} ({format_p(p)}{chance}){where}."
+        text = f"Disagreement {f'of {of} ' if of else ''}with {against}{where}: {total} ({format_p(p)}{chance})."
     return Finding(text, Area("all samples"), "", "total", fine, p)
 
 

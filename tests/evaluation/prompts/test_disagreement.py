@@ -48,8 +48,8 @@ def test_disagreement_values_are_0_where_modes_are_missing():
 @pytest.mark.parametrize("against", AGAINST.values())
 def test_disagreement_finding_names_three_prompts(against):
     assert said(LAST, CHANGED, against) == (
-        f"Disagreement with {against}: total 0.5 (p = 0.005; by chance 0.3), most of it for 'a cat' (80 %), 'a dog' "
-        "(15 %), '3' (5 %)."
+        f"Disagreement with {against}, mostly for 'a cat' (80 %), 'a dog' (15 %), '3' (5 %): total 0.5 (p = 0.005; by "
+        "chance 0.3)."
     )
 
 
