@@ -216,10 +216,10 @@ class Comparison:
 
 
 def compare(
-    *,
     real: Any,
     fake: Any,
     other: Any = None,
+    *,
     settings: RegionSettings | None = None,
     paired: bool = False,
     comm: Collective | None = None,
@@ -231,8 +231,8 @@ def compare(
 ) -> Comparison:
     """Find where generated images differ from real ones by more than chance, or which of two sets is closer to them.
 
-    A set is a tensor, or a Dataset or DataLoader whose images are read when needed; see `Comparison` for their use. All
-    arguments go by keyword, since sets that change places give a plausible answer to another question.
+    A set is a tensor, or a Dataset or DataLoader whose images are read when needed; see `Comparison` for their use.
+    Give them by name: sets that change places give a plausible answer to another question.
 
     Args:
         real: Images [N, C, H, W] that the generator was not trained on; otherwise p-values may be too small or too

@@ -26,6 +26,8 @@ from genmonitor.functional.discrepancy_map import discrepancy_map, significant_a
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.partition import PixelPartition
 
+UNEXPLAINED = "no simple fault"
+"""Verdict of a difference without a kind or a reading."""
 MOSTLY_ALL = ("whole image", "most of the image")
 NamedMask = tuple[str, Tensor, str | None]
 """Name, mask [H, W] and region of an area."""
@@ -182,7 +184,7 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         verdict = str(found.readings[0])
     else:
         sentence = text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p)
-        verdict = "no simple fault"
+        verdict = UNEXPLAINED
     if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
         sentence += f" {text.proportions_sentence(found.proportions)}"
     if named:

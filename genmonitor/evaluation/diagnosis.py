@@ -15,7 +15,7 @@ from genmonitor._formatting import as_sentence
 from genmonitor._html import text_html
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
-from genmonitor.evaluation.diagnosed_areas import diagnose_areas, fault_kinds, find_areas, no_difference
+from genmonitor.evaluation.diagnosed_areas import UNEXPLAINED, diagnose_areas, fault_kinds, find_areas, no_difference
 from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings.finding import Finding
 from genmonitor.functional.diagnosis.area import AreaDiagnosis
@@ -155,9 +155,9 @@ class Diagnosis:
 
 
 def diagnose(
-    *,
     fake: Tensor,
     real: Tensor,
+    *,
     area: Tensor | None = None,
     partition: PixelPartition | None = None,
     fault_models: Sequence[FaultModel] | None = None,
@@ -172,8 +172,8 @@ def diagnose(
 ) -> Diagnosis:
     """Find where generated images are wrong, the kind of fault, and the share of the difference that it explains.
 
-    `Diagnosis` describes the method. At most 500 images of each side are used. All arguments go by keyword, since sets
-    that change places give a plausible answer to another question.
+    `Diagnosis` describes the method. At most 500 images of each side are used. Give both sets by name: sets that
+    change places give a plausible answer to another question.
 
     Args:
         fake: Generated images [N, C, H, W] in the value range of `real`, or features [N, D]; N at least 8.
@@ -267,15 +267,25 @@ def _with_others(
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = singles.memorized(whole)
-    if [kind.name for x in (copied or wrong)[:1] for kind in x.kinds] == [Copies.name]:
-        # which no fault of single images explains
-        wrong = [x if x.kinds else replace(x, detail=True) for x in wrong]
+    wrong = _with_copies(wrong, copied)
     explained = any(x.kinds for x in wrong)
     of_bands = [] if bands is None else band_finding(bands)
     others = [replace(x, detail=explained) for x in of_bands] + singles.strangest(explained)
     others += [replace(x, detail=explained) for x in singles.without_samples()]
     said = [x for x in others if x.fine is False or (wrong and not x.detail)]
-    return [*copied, *wrong[:2], *said, *wrong[2:], *fine, *(x for x in others if x not in said)]
+    count = 2 + len(copied)
+    return [*wrong[:count], *said, *wrong[count:], *fine, *(x for x in others if x not in said)]
+
+
+def _with_copies(wrong: list[Finding], copied: list[Finding]) -> list[Finding]:
+    """Add the finding of copies of real images: first if most images are such, or if no other is named."""
+    few = bool(copied) and copied[0].kinds[0].strength < 0.5
+    first = wrong[:1] if few and wrong[:1] and wrong[0].verdict != UNEXPLAINED else []
+    found = [*first, *copied, *wrong[len(first) :]]
+    if [kind.name for x in found[:1] for kind in x.kinds] == [Copies.name]:
+        # which no fault of single images explains
+        found = [x if x.kinds else replace(x, detail=True) for x in found]
+    return found
 
 
 def _patches(images: Tensor, seed: int) -> Tensor:

@@ -71,7 +71,9 @@ class RegionFindings:
             'cluster_2'
             >>> RegionFindings.of(halves).far_worse(record | {"error_ratio_1": 9.0})
         """
-        names = [name for name in self.ranked(record) if name != CONSTANT]
+        regions = self.partition.regions()
+        compact = {x for x in regions if not self.partition.location(regions[x]).startswith("scattered")}
+        names = [name for name in self.ranked(record) if name in compact - {CONSTANT}]
         if len(names) < 2 or not self._differs(record, names[0]):
             return None
         first, second = (max(record.get(self.values.error_ratio[name], 1.0), 1.0) for name in names[:2])

@@ -101,7 +101,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         if evaluation.diagnosed.diagnosis is None or not len(images):
             return None
         low, high = self.fitted.regions.value_range
-        readings = usable_readings(READINGS, images, self.aligned)
+        readings = usable_readings(READINGS, self.fitted.real if len(self.fitted.real) else images, self.aligned)
         columns = {"sample": indices, "picture": list(np.round(255 * self._tiles(images)).astype(np.uint8))}
         if self.prompts is not None:
             columns["prompt"] = [self.prompts.text(i) for i in indices]

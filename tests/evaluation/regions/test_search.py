@@ -8,6 +8,7 @@ from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition, compare
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.regions.clustering import content_order
 from genmonitor.evaluation.regions.search import (
+    WIDE,
     RegionFinder,
     Regions,
     constant_apart,
@@ -104,7 +105,8 @@ def test_views_come_from_real_images_that_are_not_compared(found):
     used = split()
     assert not set(used.baseline.indices) & set(used.comparison.indices)
     images = used.baseline.read()
-    expected = views_state({view: of.balanced(images) for view, of in view_kernels([images], found.partition).items()})
+    kernels = view_kernels([images], found.partition)
+    expected = views_state({view: of.balanced(images, WIDE) for view, of in kernels.items()})
     for view, tensors in expected.items():
         assert all(torch.equal(found.views[view][name], tensor) for name, tensor in tensors.items())
 

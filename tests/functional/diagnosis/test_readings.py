@@ -133,6 +133,13 @@ def test_what_is_said_is_visible_with_both_values_and_once() -> None:
     assert not differing(READINGS, *(read(READINGS, x) for x in (real + 0.001, real)), 0.01, seed=0)
 
 
+def test_textures_have_no_figure():
+    texture = torch.rand(N, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    framed = torch.nn.functional.pad(texture[..., 4:-4, 4:-4], (4, 4, 4, 4), value=0.3)
+    (of_texture, of_framed) = ({x.name for x in usable_readings(READINGS, 255 * x)} for x in (texture, framed))
+    assert of_framed - of_texture == {x.name for x in READINGS if x.needs_background} != set()
+
+
 @pytest.mark.parametrize(("strength", "first"), [(0.1, "other"), (0.01, "number of colors")])
 def test_a_reading_that_nobody_sees_as_such_is_first_only_if_it_is_much_stronger(strength: float, first: str) -> None:
     class Other(Reading):
@@ -144,7 +151,7 @@ def test_a_reading_that_nobody_sees_as_such_is_first_only_if_it_is_much_stronger
     (colors,) = [x for x in READINGS if x.name == "number of colors"]
     noise = torch.randn(2, N, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     real, fake = noise[0] * torch.tensor([3, strength]), noise[1] * torch.tensor([3, strength])
-    fake += torch.tensor([100, 1.2 * strength])
+    fake += torch.tensor([100, 1.1 * strength])
     found = differing([colors, Other()], fake, real, 0.01, seed=0)
     assert found[0].reading.name == first
 

@@ -63,6 +63,13 @@ class Look:
         calmest = around.topk(max(1, round(0.25 * around.shape[1])), largest=False).indices
         return self.residual.flatten(1).gather(1, calmest)
 
+    @property
+    def on_background(self) -> bool:
+        """True if the border of most images is of about one color."""
+        x = self.contrast_to_border / (self.images.max() - self.images.min()).clamp_min(1e-12)
+        border = torch.cat([x[:, 0], x[:, -1], x[:, :, 0], x[:, :, -1]], 1)
+        return bool((border.mean(1) < FIGURE / 2).float().mean() > 0.5)
+
     @cached_property
     def contrast_to_border(self) -> Tensor:
         """Difference of each pixel from the usual color of the border, as a part of the range [N, H, W]."""
@@ -93,6 +100,7 @@ class Reading:
         least_side: Smallest side of images that it applies to, in pixels.
         needs_color: True if it does not apply to gray images.
         needs_place: True if it compares the same places of images.
+        needs_background: True if it is of a figure before a plain background, which textures and landscapes lack.
         weight: Factor of its visibility, below 1 if a person does not see the statistic as such.
         only_more: True if only a larger value is a fault, as of traces that should not be there.
         words: What a person calls a larger and a smaller value; empty where the name says it.
@@ -107,6 +115,7 @@ class Reading:
     least_side: ClassVar[int] = 4
     needs_color: ClassVar[bool] = False
     needs_place: ClassVar[bool] = False
+    needs_background: ClassVar[bool] = False
     weight: ClassVar[float] = 1.0
     only_more: ClassVar[bool] = False
     words: ClassVar[tuple[str, str]] = ("", "")

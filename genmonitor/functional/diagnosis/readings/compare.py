@@ -58,10 +58,14 @@ class Said:
 
 def usable_readings(readings: Sequence[Reading], real: Tensor, aligned: bool = True) -> list[Reading]:
     """Return the readings that images [N, C, H, W] have."""
-    color, side = real.shape[1] >= 3, min(real.shape[2:])
-    return [
-        x for x in readings if side >= x.least_side and (color or not x.needs_color) and (aligned or not x.needs_place)
-    ]
+    side, lacking = min(real.shape[2:]), set()
+    if real.shape[1] < 3:
+        lacking.add("needs_color")
+    if not aligned:
+        lacking.add("needs_place")
+    if not Look(real[:100].float()).on_background:
+        lacking.add("needs_background")
+    return [x for x in readings if side >= x.least_side and not any(getattr(x, need) for need in lacking)]
 
 
 def checked_readings(

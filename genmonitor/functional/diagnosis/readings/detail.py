@@ -40,7 +40,8 @@ class Grain(_Detail):
 class SharpestEdges(_Detail):
     """Mean of the steepest 2 % of the steps."""
 
-    name, visible = "steepest edges", 0.06
+    name, visible, weight = "steepest edges", 0.06, 0.5
+    words = ("harsh", "soft")
     resembles = ("sharpened", "blurred")
 
     def of(self, look: Look) -> Tensor:

@@ -13,7 +13,11 @@ class _Shape(Reading):
     family, least_side, needs_place = "shape", 8, True
 
 
-class Area(_Shape):
+class _Figure(_Shape):
+    needs_background = True
+
+
+class Area(_Figure):
     """Part of the pixels that the figure covers."""
 
     name, unit = "area of the figure", "%"
@@ -22,10 +26,11 @@ class Area(_Shape):
         return look.figure.float().mean((1, 2))
 
 
-class FaintTraces(_Shape):
+class FaintTraces(_Figure):
     """Part of the pixels that differ a little from the usual color of the border: specks, halos, ghosts of outlines."""
 
     name, unit, visible, only_more = "faint traces on the background", "%", 0.03, True
+    weight = 0.5  # whatever is not flat has some
 
     def of(self, look: Look) -> Tensor:
         # differences that a person sees on a plain background, five of 255, up to those of the figure
@@ -33,25 +38,25 @@ class FaintTraces(_Shape):
         return faint.float().mean((1, 2))
 
 
-class Pieces(_Shape):
+class Pieces(_Figure):
     """Number of connected parts of the figure."""
 
-    name, visible = "pieces of the figure", 0.7
+    name, visible, weight = "pieces of the figure", 0.7, 0.7
 
     def of(self, look: Look) -> Tensor:
         return _pieces(look.figure)
 
 
-class Holes(_Shape):
+class Holes(_Figure):
     """Number of connected parts outside the figure."""
 
-    name, visible = "holes and gaps in the figure", 0.7
+    name, visible, weight = "holes and gaps in the figure", 0.7, 0.7
 
     def of(self, look: Look) -> Tensor:
         return _pieces(~look.figure)
 
 
-class CenterAcross(_Shape):
+class CenterAcross(_Figure):
     """Horizontal center of mass of the figure, 0 at the left and 1 at the right."""
 
     name, unit, dim = "center of the figure from the left", "%", 2
@@ -66,7 +71,7 @@ class CenterDown(CenterAcross):
     name, dim = "center of the figure from the top", 1
 
 
-class Slant(_Shape):
+class Slant(_Figure):
     """Shift of the figure to the right from bottom to top."""
 
     name, unit = "slant to the right", "px per px"

@@ -58,6 +58,7 @@ class Contrast(_Tone):
     """Standard deviation of the pixels."""
 
     name, visible = "contrast", 0.03
+    words = ("too much contrast", "washed out")
     resembles = ("stronger", "")
 
     def of(self, look: Look) -> Tensor:
@@ -146,7 +147,7 @@ class ColorNoise(_Color):
 class NumberOfColors(Reading):
     """Number of colors if each channel is rounded to 16 steps."""
 
-    name, family, visible, weight = "number of colors", "color", 10.0, 0.25
+    name, family, visible, weight = "number of colors", "color", 10.0, 0.2
     words = ("", "too few shades")
     resembles = ("noisy", "")
 
