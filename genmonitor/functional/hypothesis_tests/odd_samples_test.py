@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_bool
-from genmonitor.functional.discrepancy_map import slices_of
 from genmonitor.functional.hypothesis_tests.band_energy_test import STEP
 from genmonitor.functional.hypothesis_tests.data_copying_test import count_test, lower_than_held_out
 from genmonitor.functional.kernel_means import check_sides
@@ -196,14 +195,25 @@ def _realism(x: Tensor, real: Tensor, windows: Tensor) -> Tensor:
     """Return the logarithm of the realism of x [N, C, H, W] in each window, [W, N]."""
     # differences below 8 bits are not odd; this exceeds the float32 rounding of squares and products
     step = (float(real.max() - real.min()) * STEP) ** 2 / 6 * real.shape[1]
-    mean, tiny, out = real.mean(0), torch.finfo(x.dtype).tiny, []
+    mean, tiny = real.mean(0), torch.finfo(x.dtype).tiny
     x, real = x - mean, real - mean
-    for window in windows:
-        least = max(step * int(window.sum()), tiny)
-        near, reference = (side[:, :, *slices_of(window)].flatten(1) for side in (x, real))
-        among = squared_distances(reference, reference).fill_diagonal_(torch.inf)
-        # a ball around a real sample reaches to its third neighbor, as in Kynkäänniemi et al.
-        radii = among.topk(min(3, len(real) - 1), largest=False).values[:, -1] + least
-        blocks = (near[rows] for rows in in_cache(len(x), 4 * x.element_size() * len(real)))
-        out.append(torch.cat([(radii / (squared_distances(some, reference) + least)).amax(1) for some in blocks]))
-    return torch.stack(out).log() / 2
+    least = (step * windows.sum((1, 2)).to(x)).clamp_min(tiny)[:, None]
+    among = _distances(real, real, windows)
+    among.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+    # a ball around a real sample reaches to its third neighbor, as in Kynkäänniemi et al.
+    radii = (among.topk(min(3, len(real) - 1), largest=False).values[..., -1] + least)[:, None]
+    blocks = in_cache(len(x), x.element_size() * len(windows) * len(real))
+    out = [(radii / (_distances(x[rows], real, windows) + least[..., None])).amax(2) for rows in blocks]
+    return torch.cat(out, 1).log() / 2
+
+
+def _distances(x: Tensor, y: Tensor, windows: Tensor) -> Tensor:
+    """Return the squared distances of images in each window [W, N, M], the sums of those in the parts of windows."""
+    out = x.new_zeros(len(windows), len(x), len(y))
+    parts, part_of = windows.flatten(1).unique(dim=1, return_inverse=True)
+    for part, within in enumerate(parts.T):
+        here = (part_of == part).to(x.device)
+        distances = squared_distances(x.flatten(2)[:, :, here].flatten(1), y.flatten(2)[:, :, here].flatten(1))
+        for window in within.nonzero():
+            out[window] += distances
+    return out
