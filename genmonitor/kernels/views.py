@@ -48,7 +48,6 @@ class Texture:
     Attributes:
         whitening: Whitening by real images, or by those of both sides.
         inside: Boolean masks of the whole and each region [H, W].
-        matrices: Matrices of the regions looked at so far, see `Whitening.matrices`.
     """
 
     whitening: Whitening
@@ -69,8 +68,8 @@ class Texture:
     def pieces(self, region: int, *sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """Yield the whitened pixels of a region, in parts."""
         inside, count = self.inside[region], sum(map(len, sets))
-        for rows in self.whitening.strips(inside, count):
-            yield tuple(self.whitening(x, inside, rows)[:, :, inside[rows]].flatten(1) for x in sets)
+        for part in self.whitening.strips(inside, count):
+            yield tuple(self.whitening(x, inside, part)[:, :, inside[part]].flatten(1) for x in sets)
 
 
 SampleView = Structure | Texture

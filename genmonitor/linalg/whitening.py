@@ -73,43 +73,46 @@ class Whitening(NamedTuple):
         gain = 1 / (deviation + FLOOR * largest) if largest > 0 else torch.ones_like(deviation)
         return cls(mean.to(like), axes.to(like), _kernels(gain).to(like))
 
-    def __call__(self, images: Tensor, inside: Tensor | None = None, rows: slice | None = None) -> Tensor:
+    def __call__(
+        self, images: Tensor, inside: Tensor | None = None, part: tuple[slice, slice] = (slice(None), slice(None))
+    ) -> Tensor:
         """Whiten images.
 
         Args:
             images: Images [N, C, H, W], of the reference images' dtype.
             inside: Boolean mask [H, W] of the sites to whiten, independently of the others; None for all.
-            rows: Rows of the images to return; None for all.
+            part: Rows and columns of the images to return.
 
         Returns:
-            Whitened images [N, C, rows, W], zero at sites that are not inside.
+            Whitened images [N, C, rows, columns], zero at sites that are not inside.
         """
-        reach, height = self.kernels.shape[-1] // 2, images.shape[2]
-        top, bottom, _ = (rows or slice(None)).indices(height)
-        above, below = min(reach, top), min(reach, height - bottom)
-        seen = slice(top - above, bottom + below)
-        images, mean = images[:, :, seen], self.mean[:, seen]
-        out = images.new_empty(*images.shape[:2], bottom - top, images.shape[3])
+        reach, seen, beyond = self.kernels.shape[-1] // 2, list[slice](), list[int]()
+        for place, size in zip(part, images.shape[2:], strict=True):
+            start, stop, _ = place.indices(size)
+            before, after = min(reach, start), min(reach, size - stop)
+            seen.append(slice(start - before, stop + after))
+            beyond = [reach - before, reach - after, *beyond]  # the last dimension comes first
+        out = torch.empty_like(images[:, :, *part], memory_format=torch.contiguous_format)
+        images, mean = images[:, :, *seen], self.mean[:, *seen]
         with full_precision():
             each = 6 * images.element_size() * mean.numel()
             for some in in_cache(len(images), each, max(chunking.MEMORY_BUDGET // 16, NNPACK * each)):
                 shifted = images[some] - mean
-                shifted = shifted if inside is None else shifted * inside[seen]
-                beyond = (reach, reach, reach - above, reach - below)
+                shifted = shifted if inside is None else shifted.mul_(inside[*seen])
                 out[some] = self._filtered(F.pad(shifted, beyond, mode="reflect") if reach else shifted)
-        return out if inside is None else out.mul_(inside[top:bottom])
+        return out if inside is None else out.mul_(inside[part])
 
-    def strips(self, inside: Tensor, count: int) -> Iterator[slice]:
-        """Yield rows of the image that together hold all sites inside, as many at a time as fit in memory.
+    def strips(self, inside: Tensor, count: int) -> Iterator[tuple[slice, slice]]:
+        """Yield rows and columns that together hold all sites inside, as many rows at a time as fit in memory.
 
         Args:
             inside: Boolean mask [H, W].
             count: Number of images whose rows are whitened at a time.
         """
-        rows = inside.any(1).nonzero()
+        rows, columns = (inside.any(dim).nonzero() for dim in (1, 0))
         step = max(1, chunking.MEMORY_BUDGET // (4 * 8 * count * self.mean[:, 0].numel()))
         for start in range(int(rows[0]), int(rows[-1]) + 1, step):
-            yield slice(start, min(start + step, int(rows[-1]) + 1))
+            yield slice(start, min(start + step, int(rows[-1]) + 1)), slice(int(columns[0]), int(columns[-1]) + 1)
 
     def _filtered(self, padded: Tensor) -> Tensor:
         axes = self.axes

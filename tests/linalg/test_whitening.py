@@ -67,20 +67,22 @@ def test_parts_within_the_budget_give_the_same(monkeypatch):
 
 
 @pytest.mark.parametrize(("top", "bottom"), [(0, 1), (0, 4), (1, 2), (2, 9), (5, 12), (11, 12)])
-def test_some_rows_are_those_of_all(top, bottom):
+@pytest.mark.parametrize(("left", "right"), [(0, 7), (0, 1), (2, 5), (6, 7)])
+def test_a_part_is_that_of_the_whole(top, bottom, left, right):
     images, inside = draw(30, 3, 12, 7), torch.rand(12, 7) < 0.7
     whitening = Whitening.of(images[:10], images[10:])
     for mask in (None, inside):
-        expected = whitening(images, mask)[:, :, top:bottom]
-        torch.testing.assert_close(whitening(images, mask, slice(top, bottom)), expected)
+        expected = whitening(images, mask)[:, :, top:bottom, left:right]
+        torch.testing.assert_close(whitening(images, mask, (slice(top, bottom), slice(left, right))), expected)
 
 
 def test_strips_hold_every_site_inside(monkeypatch):
     whitening, inside = Whitening.of(draw(4, 2, 12, 7)), torch.zeros(12, 7, dtype=torch.bool)
     inside[2:9, 3] = True
-    assert list(whitening.strips(inside, 10)) == [slice(2, 9)]
+    assert list(whitening.strips(inside, 10)) == [(slice(2, 9), slice(3, 4))]
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 4 * 8 * 10 * 14)
-    assert list(whitening.strips(inside, 10)) == [slice(2, 5), slice(5, 8), slice(8, 9)]
+    rows = [slice(2, 5), slice(5, 8), slice(8, 9)]
+    assert list(whitening.strips(inside, 10)) == [(part, slice(3, 4)) for part in rows]
 
 
 def test_the_users_choice_of_onednn_stays(monkeypatch):
