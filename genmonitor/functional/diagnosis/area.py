@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
-from genmonitor.functional.diagnosis.explain import IDENTIFIED, SURE, Explained, arbiter_of, explained
+from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs, own_gram
+from genmonitor.functional.diagnosis.explain import IDENTIFIED, SURE, Explained, arbiter_of, explained, read_sides
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, put_faults, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
 from genmonitor.functional.diagnosis.kinds import Models
 from genmonitor.functional.diagnosis.kinds.variety import Modes
 from genmonitor.functional.diagnosis.proportions import Weighted, match, separability
-from genmonitor.functional.diagnosis.readings import Said, differing, read, usable_readings
-from genmonitor.functional.discrepancy_map import slices_of
+from genmonitor.functional.diagnosis.readings import Said, differing
 from genmonitor.functional.permutation import LEVEL, Blocks, familywise_p_values, standardized
 from genmonitor.linalg.distances import squared_distances
 
@@ -84,9 +83,10 @@ def diagnose_area(
     readings: tuple[Said, ...] = ()
     tried = usable(models, fitted, images.halves[0][0])
     if p <= LEVEL:
-        readings = _readings(images, mask)
+        numbers = read_sides(images, mask)
+        readings = tuple(differing(*numbers, LEVEL / 5, images.seed)) if numbers[0] else ()
     if p <= LEVEL and judged.left(()) > 0:
-        found = explained(fitted, judged, tried, arbiter_of(images, mask), p)
+        found = explained(fitted, judged, tried, arbiter_of(images, mask, numbers), p)
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
             share, weights, found = _divided(images, fitted, judged, found, p)
     if found and found.named:
@@ -96,15 +96,6 @@ def diagnose_area(
         samples = tuple(images.chosen_fake[readings[0].order[:SAMPLES]].tolist())
     variety = spread, nearest, samples
     return AreaDiagnosis(mask, judged.left(()), p, found, share, weights, *variety, of_image, readings)
-
-
-def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
-    rows, columns = slices_of(mask)
-    fake, real = (x[..., rows, columns] for x in (images.fake, images.real))
-    readings = usable_readings(images.readings, real)
-    if not readings:
-        return ()
-    return tuple(differing(readings, read(readings, fake), read(readings, real), LEVEL / 5, images.seed))
 
 
 def _by_surroundings(images: Images, mask: Tensor, models: Models, image: Distance | None) -> AreaDiagnosis | None:
@@ -165,6 +156,8 @@ def _divided(
     if _rather_proportions(share, by_faults, judged.left(())) and _alike(images, weights, ()):
         share = min(share, 1.0)
         return share, weights, Explained((PutFault(Modes(), share),), (share,), named=True)
+    if 1 - by_faults < ADDS:  # too little is left for proportions
+        return 0.0, None, found
     if faults:
         share, weights = _matched(images, fitted, judged, faults)
     share = min(max(share, 0.0), 1.0) * max(1 - by_faults, 0.0)  # parts add up to 1 at most
@@ -187,9 +180,7 @@ def _permutation_p(images: Images, area: Tensor, around: bool) -> float:
     blocks = Blocks.of(images.fake, images.real, seed=images.seed)
     both = blocks.take(images.fake, images.real)
     unit = min(len(images.fake), len(images.real))
-    distance = Distance.of(both, all_views(both, area, around), unit)
-    embedded = distance.embedded(both)
-    gram = distance.gram(embedded, embedded).double().fill_diagonal_(0)
+    gram = own_gram(both, all_views(both, area, around), unit).fill_diagonal_(0)
     rows = gram.unflatten(0, (-1, blocks.size)).sum(1)
     statistics = blocks.quadratic_forms(rows.unflatten(1, (-1, blocks.size)).sum(2).cpu())
     return float(familywise_p_values(standardized(statistics)[None]))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.shape import averaged
 from genmonitor.functional.discrepancy_map import grown, slices_of, within
-from genmonitor.linalg.distances import centered, squared_norms
+from genmonitor.linalg.distances import centered, squared_norms, symmetric_product
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import REACH, Whitening
 
@@ -36,14 +36,6 @@ class View:
     shift: Tensor
     gamma: float
     weights: tuple[float, ...]
-
-    def gram(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the weighted sum of the kernels of all pairs of values [..., N, M]."""
-        total = x.new_zeros(*x.shape[:-1], y.shape[-2])
-        with full_precision():
-            for weight, gram in zip(self.weights, _gaussians(x, y, self.gamma), strict=True):
-                total.add_(gram, alpha=weight)
-        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +59,7 @@ class Distance:
             unit: Number of images a side for which a distance of 1 is the standard deviation.
         """
         with full_precision():
-            return cls(tuple(_view(real, some, unit) for some in values))
+            return cls(tuple(_view(real, some, unit)[0] for some in values))
 
     def embedded(self, images: Tensor) -> list[Tensor]:
         """Return the values of the area in each view [N, D], for `gram`."""
@@ -77,9 +69,11 @@ class Distance:
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
         """Return k of all pairs of embedded images, [..., N, M], for each set of N images."""
         total = x[0].new_zeros(*x[0].shape[:-1], y[0].shape[-2])
-        for view, a, b in zip(self.views, x, y, strict=True):
-            if view.gamma:
-                total += view.gram(a, b)
+        varying = [of_view for of_view in zip(self.views, x, y, strict=True) if of_view[0].gamma]
+        with full_precision():
+            for view, a, b in varying:
+                for weight, gram in zip(view.weights, _gaussians(a, b, view.gamma), strict=True):
+                    total.add_(gram, alpha=weight)
         return total
 
     def between(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
@@ -146,25 +140,32 @@ class _Pixels:
         return (seen if self.whitening is None else self.whitening(seen, self.inside))[:, :, self.inside].flatten(1)
 
 
-def _view(real: Tensor, compared: Values, unit: int) -> View:
-    """Make a view from real images."""
+def own_gram(images: Tensor, values: Sequence[Values], unit: int) -> Tensor:
+    """Return k of all pairs of the images [N, C, H, W] that fix gammas and weights, like `Distance.of` and `gram`."""
+    with full_precision():
+        return torch.stack([_view(images, compared, unit)[1] for compared in values]).double().sum(0)
+
+
+def _view(real: Tensor, compared: Values, unit: int) -> tuple[View, Tensor]:
+    """Make a view from real images, and the weighted sum of its kernels of all pairs of them [N, N]."""
     values = compared(real)
-    shift = values.mean(0)
     near = centered(values, values)[0]
     scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
-    if not scale:
-        return View(compared, shift, 0.0, (0.0,) * len(GAMMAS))
-    # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
-    squares = [_mean_square(gram) for gram in _gaussians(near, near, 1 / scale)]
-    weights = tuple(0.0 if square <= 0 else unit / (8 * square) ** 0.5 for square in squares)
-    return View(compared, shift, 1 / scale, weights)
+    weights, total = list[float](), near.new_zeros(len(near), len(near))
+    for gram in _gaussians(near, near, 1 / scale if scale else 0.0):
+        # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
+        square = _mean_square(gram) if scale else 0.0
+        weights.append(unit / (8 * square) ** 0.5 if square > 0 else 0.0)
+        total.add_(gram, alpha=weights[-1])
+    return View(compared, values.mean(0), 1 / scale if scale else 0.0, tuple(weights)), total
 
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> Iterator[Tensor]:
     """Yield the Gram matrix [..., N, M] of each Gaussian, computed in place as the fourth power of the one before."""
     squares = squared_norms(x)
     others = squares if x is y else squared_norms(y)
-    distances = (x @ y.mT).mul_(-2).add_(others[..., None, :]).add_(squares[..., None]).clamp_min_(0)
+    product = symmetric_product(x) if x is y and x.ndim == 2 else x @ y.mT
+    distances = product.mul_(-2).add_(others[..., None, :]).add_(squares[..., None]).clamp_min_(0)
     gram = distances.mul_(-GAMMAS[0] * gamma).exp_()
     yield gram
     for _ in GAMMAS[1:]:

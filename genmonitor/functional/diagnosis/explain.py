@@ -18,7 +18,7 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, Side, closer, more, put_faults, ranked, shares
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
-from genmonitor.functional.diagnosis.readings import read, usable_readings
+from genmonitor.functional.diagnosis.readings import Reading, read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import standardized_difference
 from genmonitor.functional.discrepancy_map import slices_of
 from genmonitor.functional.permutation import LEVEL
@@ -64,18 +64,27 @@ class Explained:
         return self.named and self.share >= (NEARLY_ALL if self.leaves else IDENTIFIED)
 
 
-def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
+ReadSides = tuple[Sequence[Reading], Tensor, Tensor]
+"""Readings that the bounding rectangle of an area has, and their values [N, R] on the generated and the real side."""
+
+
+def read_sides(images: Images, mask: Tensor) -> ReadSides:
+    """Read both sides of an area."""
+    sides = [x[..., *slices_of(mask)] for x in (images.fake, images.real)]
+    readings = usable_readings(images.readings, sides[1])
+    return readings, read(readings, sides[0]), read(readings, sides[1])
+
+
+def arbiter_of(images: Images, mask: Tensor, sides: ReadSides) -> Callable[[Faults], int]:
     """Return a function that counts the visibly wrong readings of an area once faults are put into real images."""
-    rows, columns = slices_of(mask)
-    readings = usable_readings(images.readings, images.real[..., rows, columns])
+    readings, fake, plain = sides
     if not readings:
         return lambda faults: 0
-    fake = read(readings, images.fake[..., rows, columns])
     visible = torch.tensor([x.visible for x in readings])
 
     def wrong(faults: Faults) -> int:
         put = put_faults(images.real, faults, mask.to(images.real.device), images.range, images.seed)
-        real = read(readings, put[..., rows, columns])
+        real = read(readings, put[..., *slices_of(mask)]) if faults else plain
         # standard deviations from which a reading is wrong: of 35 readings, one in 400 sets has one by
         # chance
         differs = standardized_difference(fake, real).abs() > 4.0
