@@ -208,7 +208,8 @@ def _search(side: Side, starts: Sequence[Faults], models: Models, most: int) -> 
     found = [(0.0, faults) for faults in tried]
     for number, (count, stay, steps) in enumerate(LEVELS):
         some, stay = side.first(count), min(stay, most) if number else stay
-        refined = sorted(_refined(some, [faults for _, faults in found[:stay]], steps), key=lambda x: x[0])
+        keep = stay if most == ALL or not steps else max(1, stay // 3)  # of pairs only the best is used
+        refined = sorted(_refined(some, [faults for _, faults in found[:stay]], steps, keep), key=lambda x: x[0])
         best: dict[tuple[int, ...], tuple[float, Faults]] = {}
         for distance, faults in refined:
             best.setdefault(tuple(id(put.model) for put in faults), (distance, faults))
@@ -227,9 +228,9 @@ def _some(model: FaultModel) -> list[float]:
     return [s for s in model.strengths if abs(s) in sizes]
 
 
-def _refined(side: Side, several: Sequence[Faults], steps: Iterable[float]) -> Ranked:
-    """Improve the strengths of several candidates one after the other, by decreasing factors."""
-    best = list(zip(side.left_of_each(several), several, strict=True))
+def _refined(side: Side, several: Sequence[Faults], steps: Iterable[float], keep: int) -> Ranked:
+    """Improve the strengths of the best of several candidates one after the other, by decreasing factors."""
+    best = sorted(zip(side.left_of_each(several), several, strict=True), key=lambda x: x[0])[:keep]
     for step, place in product(steps, range(max(map(len, several), default=0))):
         tried = [
             (number, (*faults[:place], PutFault(faults[place].model, other), *faults[place + 1 :]))
