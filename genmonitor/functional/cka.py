@@ -348,9 +348,12 @@ def sum_of_squares(levels: Tensor, weights: Tensor, tolerance: float) -> Tensor:
     pairs = level_pairs(weights[: len(levels)], tolerance)
     out = levels.new_zeros(d, d, dtype=torch.float64)
     for start, stop in row_blocks(d, 4 * levels.element_size()):
+        rows, own = out[start:stop, start:], out[start:stop, start:stop]
         for k, other in pairs:
-            out[start:stop, start:] += (levels[k, start:stop] @ levels[other, start:].T).square_()
-    return out.triu_() + out.triu(1).T
+            rows += (levels[k, start:stop] @ levels[other, start:].T).square_()
+        own.copy_(own.triu() + own.triu(1).T)
+        out[stop:, start:stop] = out[start:stop, stop:].T
+    return out
 
 
 def _principal_axes(shifted: Tensor, gamma: float, degree: int, most: int) -> tuple[Tensor, Tensor]:

@@ -72,7 +72,7 @@ def find_clusters(sites: Tensor, kernel: Kernel, of: RegionSettings, progress: P
 
     def matrix(some: Tensor) -> Tensor:
         how: dict[str, Any] = {"patch_size": of_cells, "batch_estimator": of.batch_estimator}
-        return pixel_cka(some, kernel=kernel, tolerance=CLUSTER_TOLERANCE, **how).cpu()
+        return pixel_cka(some, kernel=kernel, tolerance=CLUSTER_TOLERANCE, **how).float().cpu()
 
     (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
     # Ward's is left out: it is seldom the most stable, and halves then often disagree
