@@ -32,6 +32,7 @@ from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_table
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.values import ValueSpec
+from genmonitor.images.compared_sets import check_apart
 from genmonitor.partition import load_partition, region_key
 from genmonitor.report.page import WHICH_IS_CLOSER
 
@@ -79,6 +80,8 @@ def run(args: Namespace) -> tuple[Result, str]:
         train = None if args.train is None else read_images(args.train, args.size, progress, args.skip_bad)
         images: dict[str, Any] = dict(zip(("real", "fake", "other"), map(images_of, sets), strict=False))
     with show_progress("comparing") as progress:
+        if args.fail_if:
+            check_apart({name: x for name, x in images.items() if name != "real"}, images["real"], comm=comm, gate=True)
         settings = RegionSettings.of(**given_settings(args, RegionSettings) | {"partition": partition})
         given = {**given_labels, "train": train, "paired": args.paired, "comm": comm, "progress": progress}
         comparison = compare(**images, settings=settings, device=default_device(), **given)

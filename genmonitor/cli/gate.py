@@ -15,10 +15,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from genmonitor.findings.values import ValueSpec
+from genmonitor.functional.permutation import NUM_PERMUTATIONS
 from genmonitor.partition import region_key
 
-SMALLEST_P = 0.005
-"""Bound below which no p-value falls for sure: those of 999 permutations are 0.001 or more, times the joint tests."""
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -130,9 +129,10 @@ def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> 
         if measure in ("p", "share") and not 0 <= wanted.bound <= 1:
             raise ValueError(f"Expected a number from 0 to 1, between which {wanted.name} lies, but got {wanted}.")
         permuted = measure == "p" and not wanted.name.startswith("p_worse")
-        if permuted and "<" in wanted.symbol and wanted.bound < SMALLEST_P:
+        least = 1 / (NUM_PERMUTATIONS + 1)
+        if permuted and "<" in wanted.symbol and not OPERATORS[wanted.symbol](least, wanted.bound):
             raise ValueError(
-                f"Expected a number of at least {SMALLEST_P}, as p-values of permutations are hardly below it, but got "
+                f"Expected a number above {least:g}, the smallest p-value of {NUM_PERMUTATIONS} permutations, but got "
                 f"{wanted}, which passes whatever the images are."
             )
 

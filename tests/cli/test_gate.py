@@ -146,12 +146,12 @@ def test_a_quiet_gate_says_what_makes_its_values_doubtful(files, genmonitor, tmp
     assert "real images that are compared are identical to others of them: if they were copied" in complaint
 
 
-@pytest.mark.parametrize("text", ["p < 0.001", "p_1 <= 0.004", "p < -1", "p > 5", "share > 36", "share_2 < -0.1"])
+@pytest.mark.parametrize("text", ["p < 0.001", "p_1 <= 0.0009", "p < -1", "p > 5", "share > 36", "share_2 < -0.1"])
 def test_a_condition_that_no_value_meets_is_refused(text):
     with pytest.raises(ValueError, match="Expected a number"):
         check_names([condition(text)], RegionValues(["cluster_1", "constant"]).specs)
 
 
-@pytest.mark.parametrize("text", ["p < 0.005", "p_image <= 0.01", "p > 0.5", "share >= 0.36", "error_ratio > 3"])
+@pytest.mark.parametrize("text", ["p < 0.002", "p_image <= 0.001", "p > 0.5", "share >= 0.36", "error_ratio > 3"])
 def test_a_condition_that_a_value_may_meet_is_allowed(text):
     check_names([condition(text)], RegionValues(["cluster_1", "constant"]).specs)
