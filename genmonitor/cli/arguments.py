@@ -47,7 +47,7 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
         >>> whole_number(1)("12")
         12
     """
-    bounds = f"of at least {minimum} and below 2^63" if maximum == MAX_SEED else f"from {minimum} to {maximum}"
+    bounds = f"of at least {minimum}" if maximum == MAX_SEED else f"from {minimum} to {maximum}"
     return number_within(f"a whole number {bounds}", minimum - 1, maximum + 1, int)
 
 
@@ -73,7 +73,8 @@ def number_within(
         except ValueError:
             value = math.nan
         if not low < value < high:
-            raise argparse.ArgumentTypeError(f"expected {expected}, but got {text}")
+            limit = " and below 2^63" if isinstance(value, int) and value > MAX_SEED else ""
+            raise argparse.ArgumentTypeError(f"expected {expected}{limit}, but got {text}")
         return value
 
     return parse
