@@ -79,6 +79,9 @@ function drawMap(place, map) {
   }
 }
 
+system.addEventListener("change", () => darken(system.matches));
+document.querySelector(".lamp").addEventListener("click", () => darken());
+
 // the evaluation shown: one for the whole page
 
 const drawn = JSON.parse(document.getElementById("drawn").textContent);

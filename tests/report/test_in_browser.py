@@ -402,6 +402,10 @@ def test_page_is_dark_where_the_system_is(opened, page, tmp_path):
         assert shade(dark) < 40
         ink = find(dark, "h1")[0].value_of_css_property("color")
         assert min(int(part) for part in ink.strip("rgba()").split(",")[:3]) > 200
+        find(dark, ".lamp")[0].click()
+        assert shade(dark) > 240
+        find(dark, ".lamp")[0].click()
+        assert shade(dark) < 40
 
 
 def test_page_fits_a_phone(page, tmp_path):

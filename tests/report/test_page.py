@@ -75,7 +75,7 @@ def test_page_shows_text_of_the_users_as_text(tmp_path):
     changed(folder, tables={EVIL: {"columns": [EVIL], "rows": [["&lt;b&gt;"]]}})
     page = parsed(folder)
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    assert scripts == [{"type": "application/json", "id": "drawn"}, {}]
+    assert scripts == [{}, {"type": "application/json", "id": "drawn"}, {}]
     assert not any("onerror" in attributes for _, attributes in page.tags)
     texts = "".join(page.texts)
     assert texts.count(EVIL) >= 3
