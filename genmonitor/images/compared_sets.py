@@ -235,7 +235,7 @@ def repeat_notes(what: str, hashes: Sequence[bytes]) -> list[str]:
     """Return a note if images are identical to others of their set, since tests take each for a draw of its own."""
     repeated = len(hashes) - len(set(hashes))
     alike = f"{repeated} of {len(hashes)} {what} are identical to others of them"
-    return [f"{alike}: if they were copied, p-values are far too small"] if repeated else []
+    return [f"{alike}: if they were copied, p-values are too small"] if repeated else []
 
 
 def hashes_of(images: Tensor) -> list[bytes]:
