@@ -22,6 +22,7 @@ from torchmetrics.image.kid import KernelInceptionDistance
 
 from genmonitor import PRDC, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
+from genmonitor.evaluation.regions.search import WIDE
 from genmonitor.functional import (
     cosine_mean_similarity,
     maximum_mean_discrepancy,
@@ -75,7 +76,7 @@ def regions_case(n: int, channels: int, side: int) -> Callable[[], dict[str, Any
         fake, real, training = (torch.rand(shape, generator=generator).cumsum(3).to(DEVICE) / side for _ in range(3))
         fake = 0.95 * fake
         partition, kernel = PixelPartition.grid((side, side), 1, 5), GaussianKernel().resolved(real.flatten(1))
-        views = {name: of.balanced(training) for name, of in view_kernels([training], partition).items()}
+        views = {name: of.balanced(training, WIDE) for name, of in view_kernels([training], partition).items()}
         one_pass = RealRegions(Compared(partition, kernel, views_state(views), None, 0), real)
         whitening = Whitening.of(real)
 
