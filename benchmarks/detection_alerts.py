@@ -15,9 +15,8 @@ from torch import Tensor
 
 from genmonitor import GaussianKernel
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
-from genmonitor.evaluation.regions.search import WIDE, Regions
+from genmonitor.evaluation.regions.search import Regions, error_views
 from genmonitor.evaluation.regions.tracker import RegionTracker
-from genmonitor.functional.discrepancy import view_kernels, views_state
 from genmonitor.images.split import DRAWS
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]
@@ -70,8 +69,8 @@ def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[li
     """Return what is alerted of at each evaluation of fresh images."""
     generator = torch.Generator().manual_seed(seed)
     training, real = source.draw(generator)
-    views = {name: of.balanced(training, WIDE) for name, of in view_kernels([training], source.partition).items()}
-    compared = RealRegions(Compared(source.partition, GaussianKernel(1.0), views_state(views), None, seed), real)
+    views = error_views(training, source.partition)
+    compared = RealRegions(Compared(source.partition, GaussianKernel(1.0), views, None, seed), real)
     tracker, out = RegionTracker(), []
     measure = compared.measure
     draws = [measure(source.draw(generator)[1], testable=False).error for _ in range(DRAWS)]

@@ -22,14 +22,13 @@ from torchmetrics.image.kid import KernelInceptionDistance
 
 from genmonitor import PRDC, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions
-from genmonitor.evaluation.regions.search import WIDE
+from genmonitor.evaluation.regions.search import error_views
 from genmonitor.functional import (
     cosine_mean_similarity,
     maximum_mean_discrepancy,
     mmd_influence,
     two_sample_test,
 )
-from genmonitor.functional.discrepancy import view_kernels, views_state
 from genmonitor.linalg.whitening import Whitening
 
 DIM, NEIGHBORS, BATCH = 512, 5, 1000
@@ -76,8 +75,7 @@ def regions_case(n: int, channels: int, side: int) -> Callable[[], dict[str, Any
         fake, real, training = (torch.rand(shape, generator=generator).cumsum(3).to(DEVICE) / side for _ in range(3))
         fake = 0.95 * fake
         partition, kernel = PixelPartition.grid((side, side), 1, 5), GaussianKernel().resolved(real.flatten(1))
-        views = {name: of.balanced(training, WIDE) for name, of in view_kernels([training], partition).items()}
-        one_pass = RealRegions(Compared(partition, kernel, views_state(views), None, 0), real)
+        one_pass = RealRegions(Compared(partition, kernel, error_views(training, partition), None, 0), real)
         whitening = Whitening.of(real)
 
         def apart() -> None:

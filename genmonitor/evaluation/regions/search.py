@@ -35,6 +35,12 @@ ERROR = "error of "
 """Prefix of the names of distances in a draw of the baseline."""
 
 
+def error_views(images: Tensor, partition: PixelPartition) -> dict[str, dict[str, Tensor]]:
+    """Return the state of both views of images, with the wide kernels that error ratios take; see `views_state`."""
+    views = view_kernels([images], partition)
+    return views_state({view: kernels.balanced(images, WIDE) for view, kernels in views.items()})
+
+
 @dataclass(frozen=True)
 class Regions:
     """Regions of images and the other fixed values of a run, found in real images, on the CPU.
@@ -163,8 +169,7 @@ class RegionFinder:
         # fewer if they are large, but never fewer than are compared
         count = max(self.settings.n_samples, min(1000, 2**26 // size))
         maps = self.to_sites(split.baseline.first(count).to(device))
-        views = view_kernels([maps], partition)
-        return views_state({view: kernels.balanced(maps, WIDE) for view, kernels in views.items()})
+        return error_views(maps, partition)
 
     def _clusters(
         self, sites: Tensor, apart: Callable[[], Tensor], kernel: Kernel, progress: Progress, earlier: Regions | None
