@@ -177,6 +177,7 @@ def main() -> None:
             found[name] = correlations(evaluations(*training))
             DONE.write_text(json.dumps(found))
         print(name, {candidate: round(of["FID"], 2) for candidate, of in found[name].items()}, flush=True)
+    found = {name: found[name] for name in map(", ".join, TRAININGS) if name in found}
     text = HEAD.format(
         count=len(found),
         processor=processor(),
