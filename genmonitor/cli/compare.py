@@ -32,7 +32,6 @@ from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_table
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.values import ValueSpec
-from genmonitor.images.compared_sets import check_apart
 from genmonitor.partition import load_partition, region_key
 from genmonitor.report.page import WHICH_IS_CLOSER
 
@@ -78,13 +77,12 @@ def run(args: Namespace) -> tuple[Result, str]:
         sets = [read_outputs(place, args.size, progress, IMAGES, args.skip_bad) for place in places]
         given_labels, notes = _labels(args, sets)
         train = None if args.train is None else read_images(args.train, args.size, progress, args.skip_bad)
-        images: dict[str, Any] = dict(zip(("real", "fake", "other"), map(images_of, sets), strict=False))
+        images = [images_of(x) for x in sets]
     with show_progress("comparing") as progress:
-        if args.fail_if:
-            check_apart({name: x for name, x in images.items() if name != "real"}, images["real"], comm=comm, gate=True)
         settings = RegionSettings.of(**given_settings(args, RegionSettings) | {"partition": partition})
         given = {**given_labels, "train": train, "paired": args.paired, "comm": comm, "progress": progress}
-        comparison = compare(**images, settings=settings, device=default_device(), **given)
+        given["refuse_shared"] = bool(args.fail_if)
+        comparison = compare(*images, settings=settings, device=default_device(), **given)
     names = apart(*filter(None, (args.fake, args.other)))
     notes = (*comparison.notes, *notes, *(note for x in sets for note in x.notes))
     comparison = replace(comparison, names=names, notes=notes)

@@ -35,7 +35,7 @@ from genmonitor.findings.finding import Finding, differs, headlines
 from genmonitor.findings.tables import Table, on_screen
 from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.hypothesis_tests.relative_similarity import relative_similarity_from_influences
-from genmonitor.images.compared_sets import check_apart, check_left, check_paired, check_set, sample_size
+from genmonitor.images.compared_sets import check_left, check_paired, check_set, overlap_notes, sample_size
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Samples
 from genmonitor.partition import PixelPartition
@@ -228,6 +228,7 @@ def compare(
     train: Tensor | None = None,
     device: torch.device | str | None = None,
     progress: Progress = no_progress,
+    refuse_shared: bool = False,
 ) -> Comparison:
     """Find where generated images differ from real ones by more than chance, or which of two sets is closer to them.
 
@@ -248,6 +249,8 @@ def compare(
             real images that are not compared with.
         device: Device to compute on; None for that of `fake`, or the CPU if `fake` is not a tensor.
         progress: Progress bar for the steps that take long, such as `genmonitor.evaluation.terminal_progress`.
+        refuse_shared: True to refuse generated sets of which half or more are real images, as in a gate that must not
+            pass for nothing; otherwise a note says so.
 
     Raises:
         TypeError: If an argument is of another type, or a tensor does not hold real numbers.
@@ -267,7 +270,7 @@ def compare(
     train = None if train is None else check_images("train", train, real.shape)
     labels = by_class.checked_labels(fake_labels, real_labels, sets, len(real))
     n, notes = sample_size(len(real), min(map(len, sets.values())), of.n_samples, other is not None)
-    notes += check_apart(sets, real, train, comm, progress)
+    notes += overlap_notes(sets, real, train, comm, progress, refuse_shared=refuse_shared)
     if of.partition is None:
         check_left(len(real), n, of.n_clusters)
     classes: tuple[by_class.ClassResult, ...] = ()

@@ -183,16 +183,16 @@ def _range(images: Tensor) -> tuple[float, float, float]:
     return low, high, max(abs(low), abs(high))
 
 
-def check_apart(
+def overlap_notes(
     sets: Mapping[str, ImageSet],
     real: ImageSet,
     train: Tensor | None = None,
     comm: Collective | None = None,
     progress: Progress = no_progress,
     *,
-    gate: bool = False,
+    refuse_shared: bool = False,
 ) -> list[str]:
-    """Return notes on images that are in two sets; refuse sets about which a gate or a search for copies would err.
+    """Return notes on images that are in two sets; refuse real ones that are training images.
 
     Every image is read once, by one of the processes.
 
@@ -202,16 +202,16 @@ def check_apart(
         train: Training images that generated ones may copy.
         comm: Processes that share the images; None for this process alone.
         progress: Progress bar over the batches.
-        gate: True to refuse generated sets of which half or more are real images.
+        refuse_shared: True to refuse generated sets of which half or more are real images.
 
     Raises:
-        ValueError: If half or more of the real images are training images, or of a generated set with `gate` real
-            images. Also if an image cannot be read, has another shape, or has values that are not finite.
+        ValueError: If half or more of the real images are training images, or of a generated set with `refuse_shared`
+            real images. Also if an image cannot be read, has another shape, or has values that are not finite.
 
     Example:
         >>> import torch
         >>> real = torch.arange(12.0).reshape(3, 1, 2, 2)
-        >>> check_apart({"fake": ImageSet(torch.cat([real[1:], -real]))}, ImageSet(real))
+        >>> overlap_notes({"fake": ImageSet(torch.cat([real[1:], -real]))}, ImageSet(real))
         ['2 of 5 images of `fake` are among those of `real`']
     """
     comm = comm or SingleProcess()
@@ -222,7 +222,7 @@ def check_apart(
         pairs.append(("real", known, "train", hashes_of(train.float())))
     for name, own, other, others in pairs:
         shared, among = sum(map(set(others).__contains__, own)), f"are among those of `{other}`"
-        if 2 * shared >= len(own) and (gate or other == "train"):
+        if 2 * shared >= len(own) and (refuse_shared or other == "train"):
             raise ValueError(
                 f"Expected `{name}` and `{other}` to hold different images, but {shared} of {len(own)} images of "
                 f"`{name}` {among}: no test can tell anything then. Give others, or leave one out."

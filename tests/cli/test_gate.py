@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from _helpers.evaluations import halves
+from PIL import Image
 
 from genmonitor.cli.gate import Condition, check_names, condition, failures
 from genmonitor.evaluation.regions.values import RegionValues
@@ -144,6 +145,18 @@ def test_a_quiet_gate_says_what_makes_its_values_doubtful(files, genmonitor, tmp
     _, said, complaint = genmonitor("compare", *arguments)
     assert "\n" not in said.rstrip("\n")
     assert "real images that are compared are identical to others of them: if they were copied" in complaint
+
+
+def test_a_gate_reads_no_image_more_often_than_a_comparison(classes, genmonitor, tmp_path, monkeypatch):
+    read, open_image = [], Image.open
+    monkeypatch.setattr(Image, "open", lambda path, **given: read.append(path) or open_image(path, **given))
+    command = ("compare", classes / "a", classes / "b", "--n-clusters", "1", "--out", tmp_path / "out")
+    counts = []
+    for gate in ([], ["--fail-if", "error_ratio > 1e6"]):
+        read.clear()
+        assert genmonitor(*command, *gate)[0] == 0
+        counts.append(len(read))
+    assert counts[0] == counts[1] > 0
 
 
 @pytest.mark.parametrize("text", ["p < 0.001", "p_1 <= 0.0009", "p < -1", "p > 5", "share > 36", "share_2 < -0.1"])

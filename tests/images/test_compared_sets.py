@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from genmonitor.images.compared_sets import (
-    check_apart,
     check_left,
     check_paired,
     check_set,
     check_value_range,
+    overlap_notes,
     sample_size,
 )
 from genmonitor.images.image_set import ImageSet
@@ -17,8 +17,9 @@ from genmonitor.images.image_set import ImageSet
 REAL = torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
 
-def notes_of(real, train=None, gate=False, **sets):
-    return check_apart({name: ImageSet(images) for name, images in sets.items()}, ImageSet(real), train, gate=gate)
+def notes_of(real, train=None, refuse_shared=False, **sets):
+    given = {name: ImageSet(images) for name, images in sets.items()}
+    return overlap_notes(given, ImageSet(real), train, refuse_shared=refuse_shared)
 
 
 def test_all_generated_images_are_compared_where_real_ones_suffice():
@@ -177,7 +178,7 @@ def test_generated_images_that_are_real_ones_are_counted(dtype):
 def test_sets_that_hold_the_same_images_are_refused(sets, says):
     """All p-values are 1 then, and every sample is stranger than a held-out image that was trained on."""
     with pytest.raises(ValueError, match=says):
-        notes_of(REAL, gate=True, **sets)
+        notes_of(REAL, refuse_shared=True, **sets)
     if "train" in sets:
         with pytest.raises(ValueError, match=says):
             notes_of(REAL, **sets)
