@@ -65,7 +65,8 @@ def test_every_setting_reaches_the_evaluator(monitor, name):
 
 def test_compare_takes_its_settings_as_one():
     of_sets = {"real", "fake", "other", "paired", "train", "real_labels", "fake_labels"}
-    assert inspect.signature(compare).parameters.keys() == of_sets | {"settings", "comm", "device", "progress"}
+    of_running = {"settings", "comm", "device", "progress", "refuse_shared"}
+    assert inspect.signature(compare).parameters.keys() == of_sets | of_running
 
 
 @pytest.mark.parametrize("monitor", [monitor for monitor, *_ in TAKES])
