@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how often a wrong class, copies, sizes of detail and odd samples are named, and how often without reason.
+"""Measures how often a wrong class, copies and odd samples are named, and how often without reason.
 
 python benchmarks/classes_and_copies.py                     # all tables, an hour on two cores
 python benchmarks/classes_and_copies.py --tables classes    # one of them
@@ -14,9 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.fft import dctn
 from scipy.special import ndtr
-from scipy.stats import ks_2samp
 from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 from torch import Tensor
@@ -30,11 +28,9 @@ from stamp import stamp  # noqa: E402
 
 from genmonitor import diagnose  # noqa: E402
 from genmonitor._places import describe_place  # noqa: E402
-from genmonitor.evaluation.bands import band_finding  # noqa: E402
 from genmonitor.evaluation.single_samples import FAR, SELDOM  # noqa: E402
 from genmonitor.findings.finding import FaultKind  # noqa: E402
 from genmonitor.functional import (  # noqa: E402
-    band_energy_test,
     data_copying_test,
     odd_samples_test,
     two_sample_test_by_class,
@@ -48,15 +44,6 @@ CLASS_SETS = {"digits": 1200, "clothes": 600}
 """Images on each side: about 120 of each class."""
 COPY_SETS, COPIED, COPY_LEVEL = ("digits", "faces"), (0.02, 0.05, 0.1), 0.001
 NO_COPIES = {"blurred": 0.8, "faded": 0.2, "noisy": 0.05, "less varied": 0.2}
-BAND_SETS = ("digits", "clothes", "faces", "photographs")
-DETAILS = {
-    "blurred 0.5": ("blurred", 0.5, 2),
-    "noisy 0.01": ("noisy", 0.01, 2),
-    "checkerboard 0.01": ("periodic", 0.01, 2),
-    "waves of 6 px, 0.02": ("waves", 6, 4),
-    "waves of 12 px, 0.02": ("waves", 12, 8),
-}
-"""By name: the fault, its strength, and the shortest wavelength of the band that it is in."""
 ODD_SETS, PLANTED = ("digits", "clothes", "faces", "photographs"), 10
 ODD: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "blank corner": lambda x, g: in_place(x, x.mean(), 0),
@@ -165,50 +152,6 @@ def not_authentic(fake: Tensor, held_out: Tensor, train: Tensor) -> bool:
     return error > 0 and float(ndtr((of_fake - of_held) / error)) <= COPY_LEVEL
 
 
-def waves(x: Tensor, pixels: int) -> Tensor:
-    """Add vertical waves of so many pixels."""
-    return x + 0.02 * torch.sin(2 * torch.pi / pixels * torch.arange(x.shape[3]))
-
-
-def band_rows(runs: int, nulls: int) -> Rows:
-    """Yield how often the band of a fault is the first that is named, and how often any is, beside a peer."""
-    for of_set in BAND_SETS:
-        for name, (kind, strength, px) in [*DETAILS.items(), ("nothing", ("", 0, 0))]:
-            said, right, peer, peer_right = [], [], [], []
-            for run in range(runs if kind else nulls):
-                fake, real = image_set(of_set).draw(300, generator_of("bands", of_set, name, run))
-                if kind == "waves":
-                    fake = waves(fake, int(strength))
-                elif kind:
-                    fake = planted(KINDS[kind], fake, strength, torch.ones(fake.shape[2:], dtype=torch.bool), run)
-                found = band_finding(band_energy_test(fake, real))
-                said.append(bool(found))
-                right.append(bool(found) and found[0].measure == f"energy_{px}")
-                first = ks_spectrum(fake, real)
-                peer.append(first is not None)
-                peer_right.append(first == px)
-            cells = [
-                np.mean(said),
-                np.mean(right) if kind else None,
-                np.mean(peer),
-                np.mean(peer_right) if kind else None,
-            ]
-            yield [of_set, name, str(len(said)), *("" if x is None else f"{x:.2f}" for x in cells)]
-
-
-def ks_spectrum(fake: Tensor, real: Tensor) -> int | None:
-    """Return the band of the radius of the spectrum that differs most by Kolmogorov-Smirnov tests, Holm's over all."""
-    spectra = [np.square(dctn(x.numpy().mean(1), axes=(1, 2), norm="ortho")) for x in (fake, real)]
-    height, width = fake.shape[2:]
-    radius = np.hypot(*np.meshgrid(np.arange(height), np.arange(width), indexing="ij")).round().astype(int)
-    means = [np.stack([x[:, radius == r].mean(1) for r in range(1, radius.max() + 1)], 1) for x in spectra]
-    p = np.asarray(ks_2samp(*means, axis=0, method="asymp").pvalue)
-    if not holm(p).any():
-        return None
-    wavelength = 2 * height / (1 + int(p.argmin()))
-    return int(2 ** np.clip(np.floor(np.log2(wavelength)), 1, round(np.log2(height)) - 1))
-
-
 def in_place(x: Tensor, other: Tensor, start: int) -> Tensor:
     """Put something else into a square of a third of the side, from a pixel on."""
     inside = torch.zeros(x.shape[2:], dtype=torch.bool)
@@ -277,19 +220,6 @@ TABLES: dict[str, tuple[str, list[str], Callable[[int, int], Rows]]] = {
         ["images", "planted", "runs", "copies said", "of the copies named", "C_T says so", "authenticity says so"],
         copy_rows,
     ),
-    "bands": (
-        "Which size of detail is wrong: 300 images on each side",
-        [
-            "images",
-            "fault",
-            "runs",
-            "a size said",
-            "the right one first",
-            "KS of the spectrum says one",
-            "the right one",
-        ],
-        band_rows,
-    ),
     "odd": (
         "Odd samples: ten of 500 images; 250 others are real, and 250 are held out, as in a diagnosis",
         [
@@ -317,7 +247,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20, help="of each fault")
     parser.add_argument("--null", type=int, default=200, help="without a fault")
     args = parser.parse_args()
-    print("# A wrong class, copied images, sizes of detail, odd samples")
+    print("# A wrong class, copied images, odd samples")
     for name in args.tables:
         title, columns, rows = TABLES[name]
         command = f"python benchmarks/classes_and_copies.py --tables {name} --runs {args.runs} --null {args.null}"

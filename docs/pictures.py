@@ -18,8 +18,7 @@ from pathlib import Path
 
 import torch
 from lightning import LightningModule, Trainer, seed_everything
-from matplotlib.ticker import PercentFormatter
-from sklearn.datasets import load_digits, load_sample_image
+from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 from torch.utils.data import DataLoader
@@ -31,8 +30,6 @@ from curves import curves_of
 from genmonitor import PRDC, RKEScore, diagnose
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.regions.presenter import diagnosis_figures
-from genmonitor.functional import band_energy_test
-from genmonitor.plotting.style import add_axes, new_figure
 from genmonitor.report.run import read_run
 
 EPOCHS, CLEAR, FAULT = 12, 5, 8
@@ -140,23 +137,6 @@ def draw_odd_samples(folder: Path) -> None:
         diagnosis_figures(found, found.findings[0], (0, 1))[figure]().savefig(folder / f"{name}.png", dpi=80)
 
 
-def draw_details(folder: Path) -> None:
-    """Blur half of the pieces of a photograph a little; draw the energy of each size of detail."""
-    photograph = torch.from_numpy(load_sample_image("china.jpg").copy()).permute(2, 0, 1)[None].float() / 255
-    pieces = photograph.unfold(2, 32, 20).unfold(3, 32, 20).permute(0, 2, 3, 1, 4, 5).reshape(-1, 3, 32, 32)
-    pieces = pieces[torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))]
-    real, fake = pieces[::2], pieces[1::2]
-    fake = 0.4 * fake + 0.6 * avg_pool2d(fake, 3, 1, 1, count_include_pad=False)
-    bands = band_energy_test(fake, real)
-    figure = new_figure(480, 300, "Energy of generated images by size of detail", "real images: 100 %")
-    axes = add_axes(figure, 60, 30, 400, 200)
-    ends = [*(f"{low}-{2 * low} px" for low in bands.wavelengths[:-1]), f"{bands.wavelengths[-1]} px and more"]
-    axes.bar(ends, bands.energy)
-    axes.axhline(1, color="black", linewidth=1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1))
-    figure.savefig(folder / "details.png")
-
-
 def main() -> None:
     """Draw everything."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "pictures"
@@ -164,7 +144,6 @@ def main() -> None:
     columns = ["smallest p of a cluster", "error of the image", "precision", "coverage", "RKE", "distance to training"]
     header = f"| generator | {' | '.join(columns)} |"
     draw_odd_samples(folder)
-    draw_details(folder)
     rows = [watch(case, folder) for case in CASES]
     (folder / "table.md").write_text("\n".join([header, "| --- |" + " ---: |" * 6, *rows]) + "\n")
     print((folder / "table.md").read_text())

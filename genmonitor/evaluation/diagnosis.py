@@ -14,7 +14,6 @@ from torch import Tensor
 from genmonitor._formatting import as_sentence
 from genmonitor._html import text_html
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
-from genmonitor.evaluation.bands import band_finding, band_values, bands_of
 from genmonitor.evaluation.diagnosed_areas import UNEXPLAINED, diagnose_areas, fault_kinds, find_areas, no_difference
 from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings.finding import Finding
@@ -24,7 +23,6 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
-from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.compared_sets import hashes_of, range_doubt, repeat_notes
 from genmonitor.partition import PixelPartition
@@ -59,7 +57,6 @@ class Diagnosis:
         left_out: Fault models that were not tried, with the reason.
         failures: Fault models that failed, in sentences.
         singles: Copies, strange samples, and real images unlike every sample; None if an area or regions were given.
-        bands: Result of `genmonitor.functional.band_energy_test`; None likewise, and for features.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -76,7 +73,6 @@ class Diagnosis:
     left_out: tuple[str, ...]
     failures: tuple[str, ...]
     singles: SingleSamples | None = None
-    bands: BandEnergy | None = None
 
     @property
     def proportions(self) -> float:
@@ -87,18 +83,17 @@ class Diagnosis:
     def p(self) -> float:
         """P-value of the findings, adjusted for all searches; faults are judged on images not used for fitting.
 
-        Places are one half of it; single samples and frequency bands, if searched, are the other half.
+        Places are one half of it; single samples, if searched, are the other half.
         """
         found = [x.p for x in self.areas.values()]
         # of the map and of the whole image, or of each area given
         places = len(found) * min(found) if self.map is None else 2 * min(*found, float(self.map["p"]))
-        if self.singles is None and self.bands is None:
+        if self.singles is None:
             return min(1.0, places)
         copied = [x for x in self.findings if x.kinds[:1] and x.kinds[0].name == Copies.name]
         beside = [x for x in self.findings if x.fine is False and x.area.name not in self.areas] + copied
-        # tests besides those of places: copies, near twins, strange samples, real images unlike every sample, frequency
-        # bands
-        return min(1.0, 2 * min([places, *(5 * x.p for x in beside if x.p is not None)]))
+        # tests besides those of places: copies, near twins, strange samples, real images unlike every sample
+        return min(1.0, 2 * min([places, *(4 * x.p for x in beside if x.p is not None)]))
 
     def of_image(self) -> dict[str, float]:
         """Return the numbers of the whole image that have curves; none if only other areas were diagnosed."""
@@ -112,8 +107,7 @@ class Diagnosis:
         explained = min(1.0, explained)
         values = {"p_finding": self.p, "spread": whole.spread, "nearest": whole.nearest, "explained": explained}
         values["proportions"] = min(whole.proportions, max(0.0, 1.0 - explained))
-        values |= {} if self.singles is None else self.singles.values()
-        return values | ({} if self.bands is None else band_values(self.bands))
+        return values | ({} if self.singles is None else self.singles.values())
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
@@ -218,16 +212,15 @@ def diagnose(
     whole = next((mask for _, mask, _ in masks if bool(mask.all())), None)
     numbers = range(len(fake)) if fake_indices is None else fake_indices
     singles = None if whole is None else SingleSamples.of(*given, train, train_indices, numbers, aligned)
-    bands = bands_of(*given, seed) if whole is not None and pixels else None
     if singles is not None and whole is not None:
-        findings = _with_others(findings, singles, bands, whole)
+        findings = _with_others(findings, singles, whole)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
     examples |= _copied_images(singles, given[1][::2] if train is None else train)
     if not skip_failing:
         left_out += tuple(as_sentence(note) for note in repeat_notes("real images", hashes_of(given[1])))
     named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)
     found = (named, areas, drawn, real.mean(0).cpu(), examples, *_extremes(images, areas), left_out, tuple(failed))
-    return Diagnosis(*found, singles, bands)
+    return Diagnosis(*found, singles)
 
 
 def _checked(
@@ -257,20 +250,16 @@ def _checked(
     return fake, real, pixels
 
 
-def _with_others(
-    findings: list[Finding], singles: SingleSamples, bands: BandEnergy | None, whole: Tensor
-) -> list[Finding]:
-    """Add the findings of single samples and of frequency bands, with the main one first.
+def _with_others(findings: list[Finding], singles: SingleSamples, whole: Tensor) -> list[Finding]:
+    """Add the findings of single samples, with the main one first.
 
-    A named fault changes energies and makes many samples strange. These are then details, except for a few extreme
-    samples.
+    A named fault makes many samples strange. These are then details, except for a few extreme samples.
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = singles.memorized(whole)
     wrong = _with_copies(wrong, copied)
     explained = any(x.kinds for x in wrong)
-    of_bands = [] if bands is None else band_finding(bands)
-    others = [replace(x, detail=explained) for x in of_bands] + singles.strangest(explained)
+    others = singles.strangest(explained)
     others += [replace(x, detail=explained) for x in singles.without_samples()]
     said = [x for x in others if x.fine is False or (wrong and not x.detail)]
     count = 2 + len(copied)

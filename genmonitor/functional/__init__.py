@@ -5,7 +5,6 @@ from genmonitor.functional.authenticity import authenticity
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
-from genmonitor.functional.hypothesis_tests.band_energy_test import BandEnergy, band_energy_test
 from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.hypothesis_tests.odd_samples_test import (
     OddSamples,
@@ -37,7 +36,6 @@ from genmonitor.functional.w1kp import prompt_reusability, similarity_level, w1k
 from genmonitor.functional.w1kp_calibration import W1KPCalibration, calibrate
 
 __all__ = [
-    "BandEnergy",
     "DataCopying",
     "MMDInfluence",
     "OddSamples",
@@ -46,7 +44,6 @@ __all__ = [
     "Uncovered",
     "W1KPCalibration",
     "authenticity",
-    "band_energy_test",
     "calibrate",
     "centered_kernel_alignment",
     "conditional_vendi_score",

@@ -43,7 +43,7 @@ def test_script_draws_them(tmp_path):
     shows_what_the_page_says(found)
     drawn = sorted(path.name for path in tmp_path.glob("*.png"))
     of_cases = [f"{case}-{kind}.png" for case in CASES for kind in ("curves", "diagnosis", "samples")]
-    assert drawn == sorted([*of_cases, "class-3.png", "details.png", "odd-samples.png"])
+    assert drawn == sorted([*of_cases, "class-3.png", "odd-samples.png"])
     for name in drawn:
         with Image.open(tmp_path / name) as new, Image.open(ROOT / "docs" / "pictures" / name) as committed:
             assert new.size == committed.size

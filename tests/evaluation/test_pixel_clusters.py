@@ -17,7 +17,6 @@ from genmonitor import CosineMeanSimilarity, PixelPartition, compare, diagnose
 from genmonitor.cli.gate import condition, failures
 from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation import RegionSettings
-from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
 from genmonitor.findings.finding import LEVEL
@@ -108,7 +107,6 @@ def test_region_values_are_all_declared(shared):
     specs = {spec.key: spec for spec in evaluator.values()}
     # which needs 100 images a side
     of_diagnosis = {"spread", "nearest", "explained", "proportions", "copied", "c_t", "strange", "uncovered"}
-    of_diagnosis |= {spec.key for spec in BANDS}
     assert specs.keys() - of_diagnosis == evaluation.values.keys() - {"sampling_seconds", "metric_seconds"}
     better = {key: spec.better for key, spec in specs.items()}
     assert better["cluster_1"] == better["image"] == "high"

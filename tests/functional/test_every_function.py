@@ -20,7 +20,6 @@ GRAM = GAUSS(X, X)
 
 CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "authenticity": lambda c: functional.authenticity(c(Y), c(X)),
-    "band_energy_test": lambda c: functional.band_energy_test(c(FAKE_IMAGES), c(IMAGES)).energy,
     "calibrate": lambda c: functional.calibrate(c(X), c(PROMPTS)).distances,
     "centered_kernel_alignment": lambda c: functional.centered_kernel_alignment(c(X), c(T)),
     "conditional_vendi_score": lambda c: functional.conditional_vendi_score(c(X), c(T)),

@@ -47,7 +47,6 @@ SCALARS = [
     "c_t",
     "strange",
     "uncovered",
-    *(f"{measure}_{px}" for px in (2, 4, 8) for measure in ("energy", "p_energy")),
     "explained",
     "proportions",
     "violations",

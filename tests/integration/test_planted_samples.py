@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A class, a size of detail, copied images and odd samples, planted: terminal and page name each."""
+"""A class, copied images and odd samples, planted: terminal and page name each."""
 
 import re
 import warnings
@@ -71,15 +71,6 @@ def test_a_class_copies_and_an_odd_sample(compared):
             said,
         )
         assert "Strangest samples: 203 (upper left)" in said
-
-
-def test_a_size_of_detail(compared):
-    run, _ = compared
-    fake = images(440, 0)
-    fake += 0.05 * torch.sin(2 * torch.pi / 6 * torch.arange(16))
-    terminal, page = run(fake)
-    for said in (" ".join(terminal.split()), page):
-        assert re.search("Vertical lines of 4-8 px have .* the energy of real images", said)
 
 
 class FadesAClassAndCopies(LightningModule):

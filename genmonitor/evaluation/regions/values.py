@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.results import MOMENT
 from genmonitor.findings.values import RUN_VALUES, declared
 from genmonitor.functional.discrepancy import VIEWS
@@ -62,7 +61,7 @@ class RegionValues:
         self.distance = {view: keys[view] for view in VIEWS}
         self.baseline = {key: region_key("baseline", key) for key in baselines}
         specs = [replace(_CMS, key=name, region=name, detail=name == CONSTANT) for name in names]
-        specs += [*_OF_IMAGES.values(), *BANDS]
+        specs += _OF_IMAGES.values()
         for measure, spec in _OF_REGIONS.items():
             for name, key in keys[measure].items():
                 specs.append(replace(spec, key=key, region=name, label=spec.title, detail=_is_detail(measure, name)))

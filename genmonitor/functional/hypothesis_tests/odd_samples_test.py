@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_bool
-from genmonitor.functional.hypothesis_tests.band_energy_test import STEP
 from genmonitor.functional.hypothesis_tests.data_copying_test import count_test, lower_than_held_out
 from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.permutation import MIN_SAMPLES, random_splits
@@ -193,8 +192,8 @@ def _views(samples: Tensor, real: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _realism(x: Tensor, real: Tensor, windows: Tensor) -> Tensor:
     """Return the logarithm of the realism of x [N, C, H, W] in each window, [W, N]."""
-    # differences below 8 bits are not odd; this exceeds the float32 rounding of squares and products
-    step = (float(real.max() - real.min()) * STEP) ** 2 / 6 * real.shape[1]
+    # differences below a step of 8 bits are not odd; this exceeds the float32 rounding of squares and products
+    step = (float(real.max() - real.min()) / 255) ** 2 / 6 * real.shape[1]
     mean, tiny = real.mean(0), torch.finfo(x.dtype).tiny
     x, real = x - mean, real - mean
     least = (step * windows.sum((1, 2)).to(x)).clamp_min(tiny)[:, None]
