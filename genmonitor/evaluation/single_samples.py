@@ -99,8 +99,7 @@ class SingleSamples:
 
     def values(self) -> dict[str, float]:
         """Return the shares that have curves."""
-        found = {COPIED: float(self.copying.share), "c_t": float(self.copying.c_t)}
-        found["strange"] = float(self.strange.share)
+        found = {COPIED: float(self.copying.share), "strange": float(self.strange.share)}
         return found | ({} if self.uncovered is None else {"uncovered": float(self.uncovered.share)})
 
     def memorized(self, mask: Tensor) -> list[Finding]:

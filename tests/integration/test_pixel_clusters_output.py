@@ -44,7 +44,6 @@ SCALARS = [
     "spread",
     "nearest",
     "copied",
-    "c_t",
     "strange",
     "uncovered",
     "explained",

@@ -20,9 +20,6 @@ class DataCopying(NamedTuple):
     """Result of `data_copying_test`.
 
     Attributes:
-        c_t: Score C_T of Meehan et al. without cells, a float64 scalar: the Mann-Whitney z-score of nearest distances.
-            It is 0 on average without copying, and -3 or less where generated samples are nearer to training samples
-            than held-out ones are. Blurred or faded images lower it too, so it decides nothing alone.
         p_value: P-value (float64 scalar) that there are no more near copies than among held-out samples.
         share: Share (float64 scalar in [0, 1]) of the generated samples that are near copies, minus that of held-out
             ones.
@@ -32,7 +29,6 @@ class DataCopying(NamedTuple):
             1 % of the samples that copy nothing.
     """
 
-    c_t: Tensor
     p_value: Tensor
     share: Tensor
     nearest: Tensor
@@ -49,8 +45,8 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
     that many copies if generated and held-out samples are exchangeable, for any number of samples. A training sample
     that is copied several times counts once, since a generator may repeat itself without copying.
 
-    The Mann-Whitney test of Meehan et al. compares the distances themselves. It overlooks a few copies among many
-    samples, and takes blur for copying. Its z-score is `c_t`.
+    The test of Meehan et al. compares the distances themselves. It overlooks a few copies among many samples, and takes
+    blur for copying.
 
     Args:
         fake: Images [N, C, H, W] or features [N, D], N at least 8.
@@ -77,8 +73,6 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
         >>> round(float(found.p_value), 5), round(float(found.share), 2), found.copied[:3], found.nearest[:3]
         (1e-05, 0.11, tensor([3, 1, 4]), tensor([0, 1, 2]))
     """
-    from scipy.stats import rankdata
-
     train, held_out, fake = check_sides({"train": train, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     both = torch.cat([x.to(train.device) for x in (fake, held_out)])
     # number of training samples whose mean distance is the usual one around a sample, as in Carlini et al.
@@ -86,11 +80,9 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
     distances, nearest = squares.sqrt(), neighbors[:, 0]
     ratios = distances[:, 0] / distances.mean(1).clamp_min(torch.finfo(distances.dtype).tiny)
     n, m = len(fake), len(held_out)
-    ranks = torch.from_numpy(rankdata(distances[:, 0].cpu()))[:n]
-    z = (ranks.sum() - n * (n + m + 1) / 2) / (n * m * (n + m + 1) / 12) ** 0.5
     copied = lower_than_held_out(ratios[:n].cpu(), ratios[n:].cpu())
     p, share = count_test(len(copied), n, m, distinct=len(nearest[:n].cpu()[copied].unique()))
-    return DataCopying(z.double().cpu(), p, share, nearest[:n].cpu(), ratios[:n].cpu(), copied)
+    return DataCopying(p, share, nearest[:n].cpu(), ratios[:n].cpu(), copied)
 
 
 def lower_than_held_out(scores: Tensor, held_out: Tensor) -> Tensor:
