@@ -109,7 +109,7 @@ ROWS = {
         keyword="strategy or fsdp or another_process or processes_of_the_training",
     ),
     "states and checkpoints that were edited": Row(
-        ("monitoring/test_loop.py", "callbacks/checkpoints/test_*.py"), keyword="edited or refuses_to_go_on"
+        ("monitoring/test_loop.py", "callbacks/test_*.py"), keyword="edited or refuses_to_go_on"
     ),
     "epochs without an evaluation": Row(("**/test_watchers.py",)),
     "told to stop": Row(("**/test_told_to_stop.py",)),

@@ -8,7 +8,7 @@ from typing import Any
 
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.options import MonitorOptions, split_options
-from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
+from genmonitor.evaluation.prompted import PromptedEvaluator
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.images.sampler import Sampler
 from genmonitor.kernels import Kernel

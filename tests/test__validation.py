@@ -13,7 +13,7 @@ from genmonitor._validation import (
     check_samples,
     check_tensor,
 )
-from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
+from genmonitor.functional.promptsplit import check_prompt_split_arguments
 from genmonitor.functional.w1kp import check_names
 from genmonitor.kernels.product import check_pair_kernels
 

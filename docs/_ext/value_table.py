@@ -9,7 +9,7 @@ from typing import Any
 
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, DiversityEvaluator, DiversitySettings
 from genmonitor.evaluation.classes import P_CLASS
-from genmonitor.evaluation.prompts.diversity import FIDELITY, diversity_values
+from genmonitor.evaluation.diversity_findings import FIDELITY, diversity_values
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.values import RUN_VALUES, ValueSpec
 

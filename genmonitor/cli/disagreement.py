@@ -24,8 +24,7 @@ from genmonitor.cli.prompts import HELP, PromptRows, check_has_prompts, read_pro
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
-from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.disagreement import (
+from genmonitor.evaluation.disagreement_findings import (
     DRAWN_MODES,
     LEAST,
     DisagreementEvaluation,
@@ -33,7 +32,8 @@ from genmonitor.evaluation.prompts.disagreement import (
     disagreement_finding,
     most_of,
 )
-from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
+from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
+from genmonitor.evaluation.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
 from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet

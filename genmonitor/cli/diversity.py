@@ -25,9 +25,9 @@ from genmonitor.cli.prompts import PromptRows, check_has_prompts, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
+from genmonitor.evaluation.diversity_findings import DiversityEvaluation, mode_figures, state
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, mode_figures, state
-from genmonitor.evaluation.prompts.modes import ModeEnds
+from genmonitor.evaluation.modes import ModeEnds
 from genmonitor.evaluation.settings import DiversitySettings
 from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet

@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Measure again and compare with the logged values."""
-    from genmonitor.callbacks.checkpoints.replay import logged_evaluation, replay
+    from genmonitor.callbacks.replay import logged_evaluation, replay
 
     manifest = logged_evaluation(args.run, args.checkpoint)
     # only the result goes to standard output

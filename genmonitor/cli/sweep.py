@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> tuple[dict[str, Any], str]:
     """Evaluate the checkpoints."""
-    from genmonitor.callbacks.checkpoints.sweep import sweep
+    from genmonitor.callbacks.sweep import sweep
 
     with redirect_stdout(sys.stderr):  # only the result goes to standard output
         swept = sweep(

@@ -17,8 +17,8 @@ from genmonitor.findings.finding import Area, Finding, differs
 from genmonitor.findings.tables import Table
 from genmonitor.findings.values import declared
 from genmonitor.findings.words import percent, with_strength
-from genmonitor.functional.hypothesis_tests.two_sample_test import two_sample_test_by_class
 from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.functional.two_sample_test import two_sample_test_by_class
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts, prompts_of
 

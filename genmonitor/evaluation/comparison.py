@@ -34,7 +34,7 @@ from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.findings.finding import Finding, differs, headlines
 from genmonitor.findings.tables import Table, on_screen
 from genmonitor.findings.values import ValueSpec
-from genmonitor.functional.hypothesis_tests.relative_similarity import relative_similarity_from_influences
+from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.images.compared_sets import check_left, check_paired, check_set, overlap_notes, sample_size
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.sampler import Samples

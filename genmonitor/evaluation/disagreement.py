@@ -14,18 +14,18 @@ from torch import Tensor
 from genmonitor._io import Progress, no_progress
 from genmonitor.distributed import Collective
 from genmonitor.encoders.frozen import Encoder
+from genmonitor.evaluation import disagreement_findings as text
+from genmonitor.evaluation.disagreement_findings import SAMPLES, DisagreementEvaluation
 from genmonitor.evaluation.evaluator import NotFittedError
-from genmonitor.evaluation.prompts import disagreement as text
-from genmonitor.evaluation.prompts.disagreement import SAMPLES, DisagreementEvaluation
-from genmonitor.evaluation.prompts.groups import PromptGroups
-from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, SampleSet, disagreement, thumbnail
-from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
+from genmonitor.evaluation.modes import ByChance, Disagreement, SampleSet, disagreement, thumbnail
+from genmonitor.evaluation.prompt_groups import PromptGroups
+from genmonitor.evaluation.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.findings.finding import Finding
 from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.functional.promptsplit.energy import disagreement_p_values, permuted_sides
+from genmonitor.functional.promptsplit_energy import disagreement_p_values, permuted_sides
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import PromptKey, Prompts, subset_by_prompt
 from genmonitor.images.sampler import Samples

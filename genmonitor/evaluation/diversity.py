@@ -17,13 +17,13 @@ from genmonitor._io import Progress, no_progress
 from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
+from genmonitor.evaluation import diversity_findings as text
+from genmonitor.evaluation.diversity_findings import DiversityEvaluation
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.prompts import diversity as text
-from genmonitor.evaluation.prompts.diversity import DiversityEvaluation
-from genmonitor.evaluation.prompts.groups import PromptGroups
-from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, mode_ends
-from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
+from genmonitor.evaluation.modes import COVARIANCES, DiversityMetric, mode_ends
+from genmonitor.evaluation.prompt_groups import PromptGroups
+from genmonitor.evaluation.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
 from genmonitor.findings.finding import Finding

@@ -24,7 +24,7 @@ from genmonitor._validation import (
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.cka import check_cka_arguments
 from genmonitor.functional.kernel_means import check_estimator
-from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
+from genmonitor.functional.promptsplit import check_prompt_split_arguments
 from genmonitor.functional.w1kp_calibration import check_calibration
 from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel

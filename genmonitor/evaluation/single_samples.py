@@ -12,9 +12,9 @@ from genmonitor._formatting import format_p
 from genmonitor._places import describe_place
 from genmonitor.findings.finding import SELDOM, Area, FaultKind, Finding
 from genmonitor.findings.words import advice, percent, with_strength
+from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
-from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
-from genmonitor.functional.hypothesis_tests.odd_samples_test import (
+from genmonitor.functional.odd_samples_test import (
     OddSamples,
     Uncovered,
     odd_samples_test,

@@ -15,7 +15,7 @@ import torch
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.findings.finding import Area, Finding, differs
 from genmonitor.findings.values import Better, Values
-from genmonitor.functional.hypothesis_tests.relative_similarity import holm
+from genmonitor.functional.relative_similarity import holm
 
 ALERT_LEVEL = 0.002
 """Level of each of the two evaluations that an alert needs; `benchmarks/detection.py` measures the effect."""

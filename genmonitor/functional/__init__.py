@@ -4,27 +4,28 @@
 from genmonitor.functional.authenticity import authenticity
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
+from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
-from genmonitor.functional.hypothesis_tests.data_copying_test import DataCopying, data_copying_test
-from genmonitor.functional.hypothesis_tests.odd_samples_test import (
+from genmonitor.functional.mmd import maximum_mean_discrepancy
+from genmonitor.functional.odd_samples_test import (
     OddSamples,
     Uncovered,
     odd_samples_test,
     uncovered_test,
 )
-from genmonitor.functional.hypothesis_tests.relative_similarity import (
+from genmonitor.functional.prdc import precision_recall_density_coverage
+from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
+from genmonitor.functional.promptsplit import prompt_split, rank_prompts
+from genmonitor.functional.promptsplit_energy import joint_diversity, prompt_split_energy
+from genmonitor.functional.relative_similarity import (
     MMDInfluence,
     RelativeSimilarity,
     mmd_influence,
     relative_similarity_from_influences,
     relative_similarity_test,
 )
-from genmonitor.functional.hypothesis_tests.two_sample_test import two_sample_test, two_sample_test_by_class
-from genmonitor.functional.mmd import maximum_mean_discrepancy
-from genmonitor.functional.prdc import precision_recall_density_coverage
-from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
-from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
 from genmonitor.functional.scendi import scendi_score
+from genmonitor.functional.two_sample_test import two_sample_test, two_sample_test_by_class
 from genmonitor.functional.vendi import (
     conditional_vendi_score,
     rke_score,

@@ -11,8 +11,8 @@ from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._processes import from_rank_zero
 from genmonitor._validation import check_at_least, check_bool, check_count, check_pairs
-from genmonitor.functional.promptsplit.joint_spectrum import by_covariances
-from genmonitor.functional.promptsplit.split import (
+from genmonitor.functional.joint_spectrum import by_covariances
+from genmonitor.functional.promptsplit import (
     PromptSplitModes,
     check_prompt_split_arguments,
     constant_prompts,

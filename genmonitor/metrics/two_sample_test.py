@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View
-from genmonitor.functional.hypothesis_tests.two_sample_test import check_test_arguments, two_sample_test
 from genmonitor.functional.kernel_means import check_estimator
 from genmonitor.functional.permutation import NUM_PERMUTATIONS
+from genmonitor.functional.two_sample_test import check_test_arguments, two_sample_test
 from genmonitor.metrics._real_fake import TwoSidedMetric
 from genmonitor.partition import PixelPartition
 

@@ -6,9 +6,8 @@ from _helpers.modules import MeanGap, fit, measured, plain
 from _helpers.prompted import Prompted, disagreeing, labelled
 from _helpers.prompted import plain as diversity
 
-from genmonitor.evaluation import disagreement
+from genmonitor.evaluation import disagreement, modes
 from genmonitor.evaluation import diversity as of_diversity
-from genmonitor.evaluation.prompts import modes
 from genmonitor.evaluation.regions import metrics as region_metrics
 from genmonitor.functional import calibrate
 from genmonitor.metrics import prdc, scendi

@@ -15,7 +15,7 @@ from genmonitor.evaluation.regions.metrics import RealRegions
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.finding import headlines
 from genmonitor.functional import two_sample_test
-from genmonitor.functional.hypothesis_tests.relative_similarity import relative_similarity_from_influences
+from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 
 SIDES = PixelPartition.grid((4, 6), 1, 2)
 REAL, DARK, LIGHT = halves(300, 1), halves(120, 2, dark=0.6), halves(120, 3)

@@ -7,8 +7,7 @@ from _helpers.joint_spectra import KERNELS, digit_sides, ends_of, random_sides, 
 from torch.testing import assert_close
 
 from genmonitor import CosineKernel, GaussianKernel
-from genmonitor.functional import prompt_split
-from genmonitor.functional.promptsplit import joint_spectrum
+from genmonitor.functional import joint_spectrum, prompt_split
 from genmonitor.linalg.spectrum import Space, outermost
 
 

@@ -8,8 +8,7 @@ from _helpers.prompt_ranks import FEATURES, FORMS, PROMPTS, everything, feed
 from torch.testing import assert_close
 
 from genmonitor import CosineKernel, GaussianKernel, PromptSplit, W1KPScore
-from genmonitor.functional import calibrate, prompt_split, w1kp_by_prompt
-from genmonitor.functional.promptsplit import joint_spectrum
+from genmonitor.functional import calibrate, joint_spectrum, prompt_split, w1kp_by_prompt
 
 forms = pytest.mark.parametrize("form", FORMS)
 COSINES = {"output_kernel": CosineKernel(), "prompt_kernel": CosineKernel()}

@@ -10,7 +10,7 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.prompts.diversity import DiversityPresenter
+from genmonitor.evaluation.diversity_findings import DiversityPresenter
 from genmonitor.findings.finding import Area, Finding
 
 pytestmark = LIGHTNING_SAYS

@@ -7,7 +7,7 @@ from _helpers.runs import COMPARED, LABELS, SPECS, changed, make_run, record, wr
 
 from genmonitor import PixelPartition
 from genmonitor._formatting import LEAST_P
-from genmonitor.evaluation.prompts.disagreement import DisagreementValues
+from genmonitor.evaluation.disagreement_findings import DisagreementValues
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.values import ValueSpec
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows

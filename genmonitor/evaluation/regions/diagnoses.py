@@ -16,7 +16,7 @@ from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.tracker import IN_A_ROW
 from genmonitor.findings.finding import Finding, overlap
-from genmonitor.functional.hypothesis_tests.relative_similarity import MMDInfluence
+from genmonitor.functional.relative_similarity import MMDInfluence
 
 CHANGED = 2.0
 """Factor of an error ratio since the last diagnosis from which a new diagnosis is due."""

@@ -15,11 +15,11 @@ from genmonitor._validation import check_samples
 from genmonitor.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.discrepancy import GroupKernels, View, group_names, views_of_state
-from genmonitor.functional.hypothesis_tests.relative_similarity import MMDInfluence, influence_of
 from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_within
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.pair_sums import PairSums
 from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks, familywise_p_values, split_statistics
+from genmonitor.functional.relative_similarity import MMDInfluence, influence_of
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 

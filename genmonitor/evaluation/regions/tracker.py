@@ -16,7 +16,7 @@ from genmonitor.findings.finding import ALERT_RATIO, Area, Finding
 from genmonitor.findings.values import Values
 from genmonitor.functional.diagnosis.images import SAMPLES
 from genmonitor.functional.diagnosis.readings import READINGS, Said, differing, read, usable_readings
-from genmonitor.functional.hypothesis_tests.relative_similarity import (
+from genmonitor.functional.relative_similarity import (
     MMDInfluence,
     check_comparable,
     relative_similarity_from_influences,

@@ -8,8 +8,8 @@ from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.regions.metrics import Compared, RealRegions, RegionMetrics, distances
 from genmonitor.functional import mmd_influence, pair_sums
 from genmonitor.functional.discrepancy import MULTIPLIERS, view_kernels, views_state
-from genmonitor.functional.hypothesis_tests.relative_similarity import MMDInfluence
 from genmonitor.functional.permutation import LEVEL
+from genmonitor.functional.relative_similarity import MMDInfluence
 from genmonitor.linalg.whitening import Whitening
 
 COLUMNS, KERNEL = PixelPartition.grid((4, 6), 1, 2), GaussianKernel(0.5)

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Hypothesis tests for differences of two sets, classes or single samples."""
