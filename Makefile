@@ -44,7 +44,7 @@ $(BIN)/python:
 	$(CREATE)
 
 demo: .venv/for-demo
-	$(BIN)/python examples/dcgan.py
+	$(BIN)/python examples/faces.py --centered
 
 # every warning is an error, a link that leads nowhere too; the notebook is executed
 docs: .venv/for-docs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PixelClusterMonitor adds to real training runs, part by part, at the settings of `make demo`.
+"""What PixelClusterMonitor adds to real training runs, part by part, at the settings of examples/dcgan.py.
 
 python benchmarks/overhead.py                         # about four minutes
 python benchmarks/overhead.py --long                  # a DCGAN of 64×64×3 as well: many minutes without a GPU
@@ -146,7 +146,7 @@ if __name__ == "__main__":
     ]
     long = [case("DCGAN_64x64x3", lambda: DCGAN((3, 64, 64)), drawn_images)]
     legend = (
-        f"500 samples against 500 real ones, evaluated every {EVERY} epochs as in `make demo`; digits have 8×8 pixels. "
+        f"500 samples against 500 real ones, evaluated every {EVERY} epochs as in dcgan.py; digits have 8×8 pixels. "
         "Epoch: its training batches. Whole evaluation: all that the training waits for, with sampling and figures; "
         "means over eight evaluations. Every fourth fits the kinds of faults, and any where much changed since the "
         "last. Measuring is the comparison with its permutations, readings, and the fit where there is one."

@@ -8,7 +8,7 @@ from _helpers.scripts import printed
 
 pytestmark = pytest.mark.slow
 IN_TWO_PROCESSES = "-m accelerate.commands.launch --cpu --num_processes 2 "
-NIGHTLY = {"faces.py", "fid_beside_cms.py", "hero.py", "scenes.py"}
+NIGHTLY = {"faces.py", "fid_beside_cms.py", "scenes.py"}
 
 SCRIPTS = {
     "answers.py": ("76 questions; the answerers differ on 2 topics\n", None),
@@ -33,7 +33,6 @@ SCRIPTS = {
         r"by prompt\n(.*\(the models differ\)\n){10}(  0\.\d+  \w+ digit \d\n){10}\n",
         "prompts.png",
     ),
-    "hero.py --out OUT": (r"Alert at epoch 10: cluster_\d \(lower left\) got worse since epoch 9", "diagnosis.png"),
     IN_TWO_PROCESSES + "diffusers_loop.py --epochs 2 --n-samples 50 --out OUT": (
         r"epoch  1 .*(.|\n)*cluster_1 .* differs",
         "genmonitor/report.html",
