@@ -24,9 +24,13 @@ from lightning.pytorch.callbacks import Callback, LambdaCallback
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from genmonitor.callbacks.base import GenerativeMonitor, monitors
+from genmonitor.training_state.ownership import in_library
 
 RETURNS = "(trainer, module, data), (module, data) or (module, data, monitor)"
-SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor."
+SETUP = (
+    "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor, in a file that "
+    "trains only under `if __name__ == '__main__':`."
+)
 
 
 @dataclass(frozen=True)
@@ -75,33 +79,43 @@ def make_setup(setup: str | Callable[[], Any]) -> Setup:
     """
     sys.path.insert(0, str(Path.cwd()))
     function = imported(setup) if isinstance(setup, str) else setup
-    with without_advice():
-        try:
-            made = function()
-        except Exception as error:
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            raised = f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})"
-            raise ValueError(f"Expected the setup to return {RETURNS}, but it raised {raised}.") from error
-        return Setup.of(made)
+    with without_advice(), _named(f"Expected the setup to return {RETURNS}, but it raised"):
+        made = function()
+    return Setup.of(made)
 
 
 def imported(where: str) -> Any:
     """Import "package.module:name", or "path/to/file.py:name" with the file's folder on the path, as for a script.
 
     Raises:
-        ValueError: If there is no such function.
+        ValueError: If there is no such function, or importing it raises an error or ends the program.
     """
     place, _, name = where.rpartition(":")
-    try:
-        if place.endswith(".py"):
-            sys.path.insert(0, str(Path(place).resolve().parent))
-            place = Path(place).stem
+    if place.endswith(".py"):
+        sys.path.insert(0, str(Path(place).resolve().parent))
+        place = Path(place).stem
+    with _named(f"Expected FILE.py:NAME or package.module:NAME, but importing {where} raised"):
         found = pkgutil.resolve_name(f"{place}:{name}")
-        if not callable(found):
-            raise ValueError(f"it is {type(found).__name__}, no function")
-        return found
-    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
-        raise ValueError(f"Expected FILE.py:NAME or package.module:NAME, but got {where}: {error}. {SETUP}") from error
+    if not callable(found):
+        raise ValueError(f"Expected {where} to be a function, but it is {type(found).__name__}. {SETUP}")
+    return found
+
+
+@contextmanager
+def _named(expected: str) -> Iterator[None]:
+    """Turn an error of the user's code, and its `sys.exit`, into a ValueError with the last line of that code."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM:
+            raise
+        lines = [at for at in traceback.extract_tb(error.__traceback__) if _is_users(at.filename)]
+        place = f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines else ""
+        raise ValueError(f"{expected} {type(error).__name__}: {error}{place}. {SETUP}") from error
+
+
+def _is_users(file: str) -> bool:
+    return file != __file__ and Path(file).is_file() and not in_library(file)
 
 
 def run_at_start(

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sized
+from typing import TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
+_T = TypeVar("_T")
 NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 NUMBERS |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 """Dtypes of real numbers for which torch has all operations: not float8, nor uint16."""
@@ -289,6 +291,26 @@ def check_prefix(name: str, value: object) -> str:
             f"names begin with it, but got {value!r}."
         )
     return value
+
+
+def check_fields(thing: _T) -> _T:
+    """Return a dataclass after checking the types of its texts, flags and numbers, which may come from a file.
+
+    Example:
+        >>> from genmonitor.findings.finding import Area
+        >>> check_fields(Area(["left"]))
+        Traceback (most recent call last):
+        ...
+        TypeError: Expected `name` of Area to be str, but got ['left'].
+    """
+    for name, kind in get_type_hints(type(thing)).items():
+        allowed = get_args(kind) or (kind,)
+        value = getattr(thing, name)
+        plain = not {str, bool, float, type(None)}.isdisjoint(allowed) and all(isinstance(x, type) for x in allowed)
+        if plain and not isinstance(value, (*allowed, int) if float in allowed else allowed):
+            expected = " or ".join(x.__name__ for x in allowed)
+            raise TypeError(f"Expected `{name}` of {type(thing).__name__} to be {expected}, but got {value!r:.60}.")
+    return thing
 
 
 def check_callable(name: str, value: object, what: str) -> None:

@@ -69,7 +69,15 @@ def _find_prompts(args: Namespace, sets: Sequence[Outputs]) -> PromptRows | None
     if (first is None) != (second is None):
         lacking = sets[first is not None]
         raise ValueError(f"Expected prompts of both sides or none, but {lacking.where} has none. Give --other-prompts.")
-    return None if first is None or second is None else first + second
+    if first is None or second is None:
+        return None
+    if args.text_encoder is None and args.prompt_sigma is None and set(first.values).isdisjoint(second.values):
+        raise ValueError(
+            f"Expected prompts that both sides have, but {sets[0].where} and {sets[1].where} share none: each distinct "
+            "prompt is a class of its own, so any two models would differ. Give outputs for the same prompts, or "
+            "--text-encoder to compare what the prompts say."
+        )
+    return first + second
 
 
 def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress) -> Measurement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +88,7 @@ def processes_of(args: Namespace, words: Sequence[str], launched: Mapping[str, s
     import torch.distributed as dist
 
     rank, size, local = _numbers()
+    _check_address()
     if torch.cuda.is_available():
         torch.cuda.set_device(local % torch.cuda.device_count())
     if size == 1:
@@ -120,6 +122,17 @@ def _numbers() -> tuple[int, int, int]:
     if not rank < size:
         raise ValueError(f"Expected {names[0]} below {names[1]}, but got {rank} and {size}. Set them anew.")
     return rank, size, local
+
+
+def _check_address() -> None:
+    """Refuse a host without an address, for which torch would look in vain for many minutes."""
+    host = os.environ["MASTER_ADDR"]
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise ValueError(
+            f"Expected MASTER_ADDR to name the host of the first process, but got {host!r}: {error}. Set it anew."
+        ) from error
 
 
 def _meet(rank: int, size: int, words: Sequence[str]) -> Store:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
+from genmonitor._validation import check_fields
 from genmonitor.functional.permutation import LEVEL
 
 ALERT_RATIO = 1.25
@@ -117,9 +118,9 @@ class Finding:
         known = {x.name: saved[x.name] for x in fields(cls)}
         saved_area = dict(known["area"])
         mask = saved_area.pop("mask", None)
-        area = Area(**saved_area, mask=None if mask is None else from_run_lengths(mask))
-        kinds = tuple(FaultKind(**kind) for kind in known["kinds"])
-        return cls(**known | {"area": area, "kinds": kinds, "samples": tuple(known["samples"])})
+        area = check_fields(Area(**saved_area, mask=None if mask is None else from_run_lengths(mask)))
+        kinds = tuple(check_fields(FaultKind(**kind)) for kind in known["kinds"])
+        return check_fields(cls(**known | {"area": area, "kinds": kinds, "samples": tuple(known["samples"])}))
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from genmonitor._formatting import format_cms, format_error_ratio, format_p, format_ratio
+from genmonitor._validation import check_fields
 
 Scale = Literal["linear", "log", "cms", "p", "share", "signed"]
 Better = Literal["high", "low"]
@@ -98,7 +99,7 @@ class ValueSpec:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> ValueSpec:
         """Make it from the result of `to_dict`; unknown fields are ignored."""
-        return cls(**{x.name: saved[x.name] for x in fields(cls) if x.name in saved})
+        return check_fields(cls(**{x.name: saved[x.name] for x in fields(cls) if x.name in saved}))
 
 
 def declared(table: str) -> dict[str, ValueSpec]:

@@ -238,6 +238,19 @@ def repeat_notes(what: str, hashes: Sequence[bytes]) -> list[str]:
     return [f"{alike}: if they were copied, p-values are too small"] if repeated else []
 
 
+def shared_notes(compared: Sequence[bytes], others: Sequence[bytes]) -> list[str]:
+    """Return a note if real images to compare with are among the other real ones, as after a second split of a folder.
+
+    Example:
+        >>> shared_notes([b"a", b"b"], [b"b", b"c"])[0].partition(":")[0]
+        '1 of 2 real images that are compared are identical to others, of the training or the baseline'
+    """
+    shared = sum(map(set(others).__contains__, compared))
+    alike = f"{shared} of {len(compared)} real images that are compared are identical to others, of the training or the"
+    advice = "baseline: if it is the same data, copies of training images look as good as new ones. Give others"
+    return [f"{alike} {advice}"] if shared else []
+
+
 def hashes_of(images: Tensor) -> list[bytes]:
     """Return a hash of each float32 image [n, ...], equal for 0 and -0."""
     return [blake2b(image, digest_size=16).digest() for image in (images + 0.0).cpu().numpy()]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor._formatting import Band
+from genmonitor._validation import check_fields
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.findings.finding import Finding
 from genmonitor.findings.tables import Table
@@ -128,7 +129,7 @@ class MonitorRun:
             evaluations, notes, tables = (fixed.pop(name) for name in ("evaluations", "notes", "tables"))
             declared, findings = fixed.pop("declared"), fixed.pop("findings")
             if "stability" in fixed:
-                fixed["stability"] = dict(fixed["stability"])
+                fixed["stability"] = finite(fixed["stability"])
             if not evaluations:
                 raise ValueError("`evaluations` is empty")
             return cls(
@@ -138,7 +139,7 @@ class MonitorRun:
                 by_key(map(ValueSpec.from_dict, declared)),
                 [Finding.from_dict(x) for x in findings],
                 _bands(fixed.get("baseline", {})),
-                [Note(**note) for note in notes],
+                [check_fields(Note(**note)) for note in notes],
                 {name: Table(list(x["columns"]), list(map(list, x["rows"]))) for name, x in tables.items()},
                 headlines=[list(map(Finding.from_dict, x.get("headlines", []))) for x in evaluations],
             )

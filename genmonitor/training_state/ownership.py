@@ -70,8 +70,12 @@ def is_users_code(module: str | None) -> bool:
     file = getattr(sys.modules.get(str(module)), "__file__", None)
     if str(module).split(".")[0] in (*FOREIGN, OURS):
         return False
-    libraries = {"site-packages", "dist-packages", Path(sysconfig.get_path("stdlib")).name}
-    return module == "__main__" or (file is not None and not libraries & {*Path(file).parts})
+    return module == "__main__" or (file is not None and not in_library(file))
+
+
+def in_library(file: str) -> bool:
+    """Return True for a file of an installed package or of Python."""
+    return not {"site-packages", "dist-packages", Path(sysconfig.get_path("stdlib")).name}.isdisjoint(Path(file).parts)
 
 
 def variables_named(namespace: dict[str, Any], named: set[str]) -> Names:

@@ -149,7 +149,7 @@ class Other(Digits):
     """Validates on other images."""
 
     def val_dataloader(self):
-        return loader(self.images[280:480])
+        return loader(self.images[310:500])
 
 
 @pytest.mark.parametrize("name", OTHERS)

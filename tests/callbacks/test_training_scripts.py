@@ -19,5 +19,6 @@ def test_imported_takes_a_script_with_its_folder_on_the_path(tmp_path, monkeypat
 
 @pytest.mark.parametrize("where", ["nowhere.py:Kind", "json:nothing", "no.such.package:Kind", "json"])
 def test_imported_says_what_it_expected(where):
-    with pytest.raises(ValueError, match=rf"FILE\.py:NAME or package\.module:NAME, but got {where}: .* --setup"):
+    wanted = rf"FILE\.py:NAME or package\.module:NAME, but importing {where} raised .* --setup"
+    with pytest.raises(ValueError, match=wanted):
         imported(where)

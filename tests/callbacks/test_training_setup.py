@@ -43,11 +43,20 @@ def test_make_setup_calls_a_function_here_or_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [("build = 1", "it is int, no function"), ("def build(:", "invalid syntax")]
+    ("content", "why"),
+    [
+        ("build = 1", "to be a function, but it is int"),
+        ("def build(:", "raised SyntaxError: invalid syntax"),
+        ("raise RuntimeError('no GPU')", r"raised RuntimeError: no GPU \(.*no_setup.py, line 1\)"),
+        (
+            "import argparse\nargparse.ArgumentParser().parse_args(['-x'])",
+            r"raised SystemExit: 2 \(.*no_setup.py, line 2\)",
+        ),
+    ],
 )
 def test_a_file_without_the_function_is_refused_by_its_name(tmp_path, content, why):
     (tmp_path / "no_setup.py").write_text(content)
-    with pytest.raises(ValueError, match=rf"no_setup\.py:build: {why}.*Give --setup FILE.py:FUNCTION"):
+    with pytest.raises(ValueError, match=rf"no_setup\.py:build {why}.*Give --setup FILE.py:FUNCTION"):
         make_setup(f"{tmp_path / 'no_setup.py'}:build")
     sys.modules.pop("no_setup", None)
 
@@ -83,7 +92,17 @@ def test_a_device_that_is_none_or_of_one_process_alone_is_refused(monkeypatch, d
         placed(device)
 
 
-@pytest.mark.parametrize("body", ["raise ValueError('no data')", "import not_there", "assert 0", "return build(1)"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise ValueError('no data')",
+        "import not_there",
+        "assert 0",
+        "return build(1)",
+        "raise SystemExit('no data')",
+        "__import__('json').loads('{')",
+    ],
+)
 def test_a_setup_that_raises_is_named_with_the_line(tmp_path, body):
     (tmp_path / "raises.py").write_text(f"def build():\n    {body}\n")
     with pytest.raises(ValueError, match=r"Expected the setup to return .* but it raised \w+: .*raises.py, line 2\)"):

@@ -131,6 +131,15 @@ def test_disagreement_takes_prompts_of_either_side(classes, genmonitor, tmp_path
     assert {row["prompt"] for row in json.loads(said)["prompts"]} >= {"a dog", "a bird"}
 
 
+def test_disagreement_without_a_common_prompt_is_refused(classes, genmonitor, tmp_path):
+    (tmp_path / "own.txt").write_text("a boat\n" * 36)
+    arguments = ("disagreement", classes / "a", classes / "b", "--prompts", classes / "prompts.txt", "--out", tmp_path)
+    status, _, complaint = genmonitor(*arguments, "--other-prompts", tmp_path / "own.txt")
+    assert status == 2
+    assert "Expected prompts that both sides have, but " in complaint
+    assert "--text-encoder" in complaint
+
+
 def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path):
     arguments = ("disagreement", classes / "a", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path)
     status, said, complaint = genmonitor(*arguments)

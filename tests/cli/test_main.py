@@ -213,6 +213,10 @@ def test_a_seed_beyond_int64_is_named(genmonitor, command, seed):
     [
         ({"MASTER_PORT": "abc"}, "but got MASTER_PORT=abc."),
         ({"RANK": "first", "WORLD_SIZE": "-2"}, "but got RANK=first, WORLD_SIZE=-2."),
+        (
+            {"MASTER_ADDR": "no.host.invalid"},
+            "Expected MASTER_ADDR to name the host of the first process, but got 'no.",
+        ),
         ({"RANK": "2"}, "Expected RANK below WORLD_SIZE, but got 2 and 2."),
     ],
 )

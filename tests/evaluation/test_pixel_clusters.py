@@ -497,3 +497,13 @@ def test_real_images_that_repeat_are_named_behind_every_door(repeats, door):
         "diagnose": lambda: str(diagnose(fake=fake, real=real)),
     }[door]()
     assert ("identical to others of them: if they were copied" in str(said)) is (repeats == 2)
+
+
+@pytest.mark.parametrize("shared", [0, 40])
+def test_training_images_among_those_that_are_compared_are_named_in_any_order(shared):
+    """The validation images are files of the training again, so that no index shows it."""
+    training, others = halves(120, 1), halves(100, 2)
+    validation = torch.cat([others[shared:], training[:shared].flip(0)])
+    real = ImageSet.of_training(training, validation)
+    said = fit(region_evaluator(partition=COLUMNS, n_samples=100), real, others).notes
+    assert (f"{shared} of 100 real images that are compared are identical to others" in str(said)) is (shared > 0)

@@ -14,6 +14,7 @@ from _helpers.runs import (
     write_picture,
 )
 
+from genmonitor.findings.finding import Area, Finding
 from genmonitor.findings.tables import Table
 from genmonitor.report.run import MonitorRun, Note, find_folder, read_run
 
@@ -95,7 +96,11 @@ def test_picture_of_a_step_that_was_not_evaluated_is_left_out(tmp_path):
         ({"declared": [{"key": "a", "scale": "upside down"}]}, "Expected `scale` of a"),
         ({"findings": [{"text": "dark"}]}, "KeyError"),
         ({"baseline": {"image": "wide"}}, "argument 2 is longer"),
-        ({"stability": "high"}, "dictionary update sequence"),
+        ({"stability": "high"}, "AttributeError"),
+        ({"stability": {"cluster_1": [0.9]}}, "TypeError: must be real number"),
+        ({"notes": [{"text": ["few"]}]}, "Expected `text` of Note to be str, but got ['few']."),
+        ({"notes": [{"text": "few", "epoch": "first"}]}, "Expected `epoch` of Note to be float or NoneType"),
+        ({"declared": [{"key": "a", "label": {}}]}, "Expected `label` of ValueSpec to be str"),
         ({"notes": [{"words": "few"}]}, "unexpected keyword argument"),
         ({"tables": {"prompts": [1]}}, "TypeError"),
         ({"prefix": "mine"}, "but cms_run.json is of mine"),
@@ -116,6 +121,16 @@ def test_file_that_is_not_as_it_was_written_is_named_and_the_others_are_read(tmp
     assert "cms_run.json" in said
     assert why in said
     assert "It was edited or damaged: take it out of the folder" in said
+
+
+@pytest.mark.parametrize("value", [["bad"], {"bad": 1}, 3])
+@pytest.mark.parametrize("name", ["text", "verdict", "measure", "fine", "cause", "remedy", "detail"])
+def test_finding_whose_field_is_of_another_type_is_named(tmp_path, name, value):
+    folder = make_run(tmp_path)
+    finding = Finding("Too dark.", Area("image"), "too dark", None).to_dict() | {name: value}
+    changed(folder, findings=[finding])
+    (said,) = read_run(folder).unreadable
+    assert f"Expected `{name}` of Finding to be " in said
 
 
 def test_read_run_names_a_partition_that_cannot_be_read(tmp_path):
