@@ -9,14 +9,12 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy")
-
 
 @functools.cache
 def versions() -> dict[str, str]:
     """Return the versions of the installed packages on which a value depends."""
     found = {}
-    for name in PACKAGES:
+    for name in ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy"):
         with suppress(PackageNotFoundError):  # either namespace of Lightning may be missing
             found[name] = version(name)
     return found

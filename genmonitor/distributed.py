@@ -19,8 +19,6 @@ from genmonitor._stop import StopEvaluation, stops_alone, told_to_stop
 _T = TypeVar("_T")
 
 
-GAVE_UP = 2**32
-"""Number that a process adds to the count of arrivals when it gives up, for those that arrive later."""
 _CALLS: Counter[tuple[str, int]] = Counter()
 
 
@@ -190,10 +188,11 @@ def wait_for_every_process(call: str, key: str, timeout: float, step: int = 0) -
         came = store.add(name, 0)
     if came == size:
         return
+    gave_up = 2**32  # added to the count of arrivals, for those that arrive later
     if not too_late:
-        came = store.add(name, GAVE_UP)
-        if came % GAVE_UP == size:  # the last one arrived at this moment
-            store.add(name, -GAVE_UP)
+        came = store.add(name, gave_up)
+        if came % gave_up == size:  # the last one arrived at this moment
+            store.add(name, -gave_up)
             return
     if too_late:
         raise MissingProcessError(
@@ -202,6 +201,6 @@ def wait_for_every_process(call: str, key: str, timeout: float, step: int = 0) -
     steps = {int(store.get(place)) for place in places if store.check([place])} - {step}
     elsewhere = f" at step {step}, and others were at {', '.join(map(str, sorted(steps)))}" if steps else ""
     raise MissingProcessError(
-        f"{call}() must be called by every process; {came % GAVE_UP} of {size} came within {timeout:g} s{elsewhere}. "
+        f"{call}() must be called by every process; {came % gave_up} of {size} came within {timeout:g} s{elsewhere}. "
         "Call it on all of them, with a longer `timeout=` if some are late, or on one alone with `distributed=False`."
     )

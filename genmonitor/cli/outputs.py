@@ -229,8 +229,6 @@ MOST_WORKERS = 8
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 """Formats of pictures, independent of their names: Pillow would pass PostScript to another program."""
-NAMED = 5
-"""Number of unreadable pictures that a message names."""
 
 
 @dataclass(frozen=True)
@@ -397,8 +395,9 @@ def _listed(path: Path, bad: Sequence[str], count: int) -> str:
 
 
 def _first(bad: Sequence[str]) -> str:
-    more = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
-    return "; ".join(text.rstrip(".") for text in bad[:NAMED]) + more
+    most = 5
+    more = f"; and {len(bad) - most} more" if len(bad) > most else ""
+    return "; ".join(text.rstrip(".") for text in bad[:most]) + more
 
 
 def _opaque(image: Image) -> Image:

@@ -15,8 +15,6 @@ from typing import Any
 
 from genmonitor.cli.outputs import ARRAY_SUFFIXES, Outputs, cut, read_array, split_key
 
-PROMPT_KEYS = ("prompt", "question", "caption", "label", "class", "text")
-"""Names of the prompt in a line of JSON, or of its column in a CSV file."""
 HELP = (
     "prompt of each output. Either a text file with one per line or an array of class labels, in the "
     "order of the files' paths (2.png before 10.png) or of the rows. Or lines of JSON or a CSV file with a column "
@@ -122,13 +120,14 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
         rows = split_lines(read_text(path))
     if not rows:
         raise ValueError(f"Expected prompts, but {path} has no row of them.")
-    lines = [{PROMPT_KEYS[0]: row} if isinstance(row, str) else row for row in rows]
-    prompts = [pick(line, PROMPT_KEYS) if isinstance(line, dict) else None for line in lines]
+    keys = ("prompt", "question", "caption", "label", "class", "text")
+    lines = [{keys[0]: row} if isinstance(row, str) else row for row in rows]
+    prompts = [pick(line, keys) if isinstance(line, dict) else None for line in lines]
     for number, prompt in enumerate(prompts, start=1):
         if prompt is None or not str(prompt).strip():
             raise ValueError(
                 f"Expected a prompt in each row of {path}, but row {number} has none. The column or key that holds "
-                f"it may be called {', '.join(PROMPT_KEYS)}."
+                f"it may be called {', '.join(keys)}."
             )
     names = ("file_name", "file", "filename", "image", "path")
     files = [pick(row, names) if isinstance(row, dict) else None for row in rows]

@@ -36,8 +36,6 @@ from genmonitor.report.run import read_run
 
 Result = dict[str, Any]
 """Output of `--json`."""
-MAX_ROWS = 20
-"""Largest number of rows of a table in a terminal; the page has all."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +151,12 @@ def publish(args: Namespace, command: str, prefix: str, found: Measurement, mani
 def _as_text(found: Measurement, result: Result) -> str:
     """Return a result for the terminal: the finding, a table of the values, and the first rows of each other table."""
     lines = [result["finding"], "", on_screen(_value_table(found)), ""]
+    most = 20  # rows of a table in a terminal; the page has all
     for name, rows in found.rows.items():
         if rows:
-            lines += [on_screen(as_table(rows[:MAX_ROWS])), ""]
-        if len(rows) > MAX_ROWS:
-            lines += [f"{len(rows) - MAX_ROWS} more {name} on the page and with --json.", ""]
+            lines += [on_screen(as_table(rows[:most])), ""]
+        if len(rows) > most:
+            lines += [f"{len(rows) - most} more {name} on the page and with --json.", ""]
     lines += [f"Note: {as_sentence(note)}" for note in found.notes]
     return "\n".join([*lines, report_line(result)])
 

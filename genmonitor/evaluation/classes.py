@@ -22,8 +22,6 @@ from genmonitor.functional.two_sample_test import two_sample_test_by_class
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts, prompts_of
 
-SAID = 3
-"""Classes that a sentence names."""
 LEFT_OUT = -1
 """Number of the class of images that are not compared."""
 NO_LABELS = (
@@ -200,9 +198,10 @@ def class_finding(results: Results) -> Finding:
     fine = [x for x in ordered if x.differs is False]
     sentences = []
     if wrong:
-        parts = [_sentence_part(x) for x in wrong[:SAID]]
-        if len(wrong) > SAID:
-            parts.append(f"and {len(wrong) - SAID} more")
+        most = 3  # classes that a sentence names
+        parts = [_sentence_part(x) for x in wrong[:most]]
+        if len(wrong) > most:
+            parts.append(f"and {len(wrong) - most} more")
         sentences.append(f"{capitalized('; '.join(parts))}.")
     if fine:
         count = "class" if len(fine) == 1 else f"{len(fine)} classes"

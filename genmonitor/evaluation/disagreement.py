@@ -30,8 +30,9 @@ from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import PromptKey, Prompts, subset_by_prompt
 from genmonitor.images.sampler import Samples
 
-NO_INDICES = torch.empty(0, dtype=torch.long)
-NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
+NO_SAMPLES = SampleSet(
+    torch.empty(0, 0), torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0, dtype=torch.long)
+)
 
 
 class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):

@@ -27,15 +27,12 @@ from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prom
 from genmonitor.plotting.style import Drawing
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
-NAMED = 3
-"""Prompts that a finding names."""
 LEAST = 0.005
 """Smallest part of a prompt that is named or listed."""
-DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
-"""Numbers of modes of either sign in the figure, of prompts of each, and of samples per prompt and side."""
+DRAWN_MODES = 3
+"""Number of modes of either sign in the figure."""
 SAMPLES = 3
 """Samples of each prompt and side kept for pictures."""
-SIGNS = ("top", "bottom")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,9 +72,10 @@ class DisagreementValues:
             declarations[key] = replace(spec, chart=spec.chart and spec.chart.format(against=self.against))
         if reference == "data":  # with another model it may be either
             declarations["total"] = replace(declarations["total"], better="low")
-        modes = {sign: [_ranked(declarations[sign], rank) for rank in range(1, k + 1)] for sign in SIGNS}
+        signs = ("top", "bottom")
+        modes = {sign: [_ranked(declarations[sign], rank) for rank in range(1, k + 1)] for sign in signs}
         self.modes = {sign: [spec.key for spec in specs] for sign, specs in modes.items()}
-        others = (spec for key, spec in declarations.items() if key not in SIGNS)
+        others = (spec for key, spec in declarations.items() if key not in signs)
         self.specs = (*others, *modes["top"], *modes["bottom"])
 
     def measured(self, found: Disagreement) -> dict[str, float]:
@@ -112,7 +110,7 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
         between = f"between {of} and {against}" if of else f"from {against}"
         text = f"No evidence of a difference {between} ({format_p(p)}): {total}, {by_chance}."
     else:
-        most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:NAMED] if part >= LEAST]
+        most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:3] if part >= LEAST]
         where = f", mostly for {', '.join(most)}" if most else ""
         # the p-value is of the distance, which may differ where the total of its largest modes does not
         chance = f"; {by_chance}" if record["total"] > record["baseline_total"] else ""
@@ -157,8 +155,8 @@ def _wide(features: Tensor) -> Tensor:
 
 def most_of(ranked: Ranked) -> Ranked:
     """Leave out prompts that hardly have the mode."""
-    # smallest score of a prompt of a mode, relative to the highest mean score
-    return [pair for pair in ranked[:PROMPTS_OF_MODE] if pair[1] >= 0.1 * ranked[0][1]] or ranked[:1]
+    # three prompts of a mode at most, with a tenth of the highest mean score or more
+    return [pair for pair in ranked[:3] if pair[1] >= 0.1 * ranked[0][1]] or ranked[:1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +185,7 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
         """Return a function that draws the largest modes of either sign and one common mode."""
         found, shown = evaluation.found, (self._bounds(evaluation), self.against, self.model)
         rows = [
-            ModePrompts(name, mode.eigenvalue, self._sides(evaluation, most_of(mode.prompts), SAMPLES_OF_MODE))
+            ModePrompts(name, mode.eigenvalue, self._sides(evaluation, most_of(mode.prompts), count=2))
             for name, mode in [*found.named(DRAWN_MODES), ("similar", found.similar)]
         ]
         return {"modes": partial(mode_prompts, rows, *shown)}

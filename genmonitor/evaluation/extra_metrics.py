@@ -17,9 +17,6 @@ from genmonitor.evaluation.results import MOMENT
 from genmonitor.findings.values import RUN_VALUES, Better, ValueSpec
 from genmonitor.kernels import Kernel
 
-BATCH = 100
-"""Number of images per update, since a feature network would not fit all of them in memory."""
-
 
 class ExtraMetrics:
     """Metrics that an evaluation adds to its own; a metric that fails is skipped in that evaluation.
@@ -132,23 +129,24 @@ class ExtraMetrics:
         return out
 
     def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor | None) -> None:
+        size = 100  # images per update, since a feature network would not fit all of them in memory
         takes = inspect.signature(metric.update).parameters
         sides = [word for word in ("real", "reference") if word in takes]
         side = next((word for word in sides if takes[word].default is inspect.Parameter.empty), None)
         if side is None:
             if self._of == "features":
                 _check_width(metric)
-            for batch in samples.split(BATCH):
+            for batch in samples.split(size):
                 metric.update(self._as_expected(metric, batch))
             return
         if real is None:
             raise ValueError("there are no real images to compare with. Give `real_images=`.")
         if name not in self._has_real:
-            for batch in real.split(BATCH):
+            for batch in real.split(size):
                 metric.update(self._as_expected(metric, batch), **{side: True})
         if getattr(metric, "reset_real_features", True) is False:
             self._has_real.add(name)
-        for batch in samples.split(BATCH):
+        for batch in samples.split(size):
             metric.update(self._as_expected(metric, batch), **{side: False})
 
     def _as_expected(self, metric: Any, images: Tensor) -> Tensor:

@@ -22,9 +22,6 @@ from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
-ONE_PROMPT = Prompts([0])
-"""Prompt of a generator without prompts. It explains only the mean of the samples, so the modes are those of PCA."""
-
 
 class PromptedEvaluator(Evaluator[EvaluationT]):
     """An evaluator of features of outputs and prompts, which reports prompts that got worse.
@@ -66,7 +63,8 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         encoders = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder}
         super().__init__(settings.n_samples, prefix, settings, **encoders, **objects)
         self.prompts, self.seed, self.num_features = settings.prompts, settings.seed, settings.num_features
-        self._by_prompt, self._given_groups = settings.prompts or ONE_PROMPT, groups
+        # one prompt stands for none: it explains only the mean of the samples, so the modes are those of PCA
+        self._by_prompt, self._given_groups = settings.prompts or Prompts([0]), groups
         self._output_encoder = FrozenEncoder("output_encoder", output_encoder or pixels, batch_size)
         encoder = _prompt_encoder(prompt_encoder, self._by_prompt)
         self._prompt_encoder = FrozenEncoder("prompt_encoder", encoder, batch_size)

@@ -21,8 +21,6 @@ ALERT_LEVEL = 0.002
 """Level of each of the two evaluations that an alert needs; `benchmarks/detection.py` measures the effect."""
 IN_A_ROW = 2
 """Number of evaluations in a row with a fault before there is an alert."""
-NAMED = 5
-"""Further groups that a finding names."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,8 @@ class Tracker(ABC):
         """
         if not changes:
             return []
-        first, others = changes[0], changes[1 : NAMED + 1]
+        named = 5  # groups besides the first
+        first, others = changes[0], changes[1 : named + 1]
         about, now, best = area(first.name), self.written(first.now), self.written(first.best)
         since = None if first.since == epoch else first.since
         when = "" if since is None else f" since epoch {since:g}"
@@ -151,8 +150,8 @@ class Tracker(ABC):
         )
         if others:
             text += f"; so did {', '.join(f'{quoted(x.name)} ({self.written(x.now)})' for x in others)}"
-        if len(changes) > NAMED + 1:
-            text += f" and {len(changes) - NAMED - 1} more"
+        if len(changes) > named + 1:
+            text += f" and {len(changes) - named - 1} more"
         return [Finding(f"{text}.", about, self.verdict(first), keys.get(first.name), False, first.p, since)]
 
     def findings_of_recovered(self, area: Callable[[str], Area], keys: Mapping[str, str]) -> list[Finding]:

@@ -29,10 +29,8 @@ FREQUENCIES = (0.5, 1.0)
 """Frequencies of the characteristic functions at each pixel, in units of its inverse deviation: one and its double."""
 UNRESOLVED = 1e-6
 """Part of the largest mean below which a spread is rounding, since all splits of a single sample agree."""
-CHANCE = 0.5
-"""Logarithm of one plus the map without a difference."""
-EDGE, LEAST, KEPT = 2, 12, 0.25
-"""Pixels by which an area of the map may be too large, and the fewest pixels and smallest part of it without them."""
+KEPT = 0.25
+"""Smallest part of an area that is left without its edge."""
 _NEIGHBORS = np.ones((3, 3), dtype=bool)
 
 
@@ -289,7 +287,8 @@ def significant_areas(found: Mapping[str, Tensor]) -> list[Tensor]:
     evidence = (sizes.double().log1p() * (p_values <= LEVEL)).cpu().numpy()
     if not evidence.any():
         return []
-    standing_out = evidence >= (evidence.max() + min(CHANCE, evidence.max())) / 2
+    # 0.5 is the logarithm of one plus the map without a difference
+    standing_out = evidence >= (evidence.max() + min(0.5, evidence.max())) / 2
     weight = sizes.double().cpu().numpy()
     return [torch.from_numpy(area).to(sizes.device) for area in _pieces(_closed(standing_out), weight)]
 
@@ -342,9 +341,9 @@ def within(mask: Tensor) -> list[Tensor]:
         [63, 54, 45]
     """
     out = [mask]
-    for _ in range(EDGE):
+    for _ in range(2):  # pixels by which an area of the map may be too large
         smaller = grown(out[-1], -1)
-        if float(smaller.sum()) < max(LEAST, KEPT * float(mask.sum())):
+        if float(smaller.sum()) < max(12, KEPT * float(mask.sum())):
             break
         out.append(smaller)
     return out

@@ -30,7 +30,6 @@ MIN_SAMPLES = 8
 """Smallest number of samples for an estimate of their spread."""
 NUM_PERMUTATIONS = 999
 """Default number of permutations of every test: the smallest p-value is 0.001."""
-MIN_PERMUTATIONS = round(1 / LEVEL) - 1
 BLOCKS = 50
 """Number of blocks of the smaller side; with fewer than twice as many samples, a block is one sample."""
 MAX_BLOCKS = 1000
@@ -164,9 +163,10 @@ def familywise_p_values(statistics: Tensor) -> Tensor:
 def check_permutations(num_permutations: int, seed: int) -> None:
     """Refuse numbers that are invalid for any samples."""
     check_at_least("seed", seed, 0)
-    if check_at_least("num_permutations", num_permutations, 1) < MIN_PERMUTATIONS:
+    least = round(1 / LEVEL) - 1
+    if check_at_least("num_permutations", num_permutations, 1) < least:
         raise ValueError(
-            f"Expected `num_permutations` of at least {MIN_PERMUTATIONS}, but got {num_permutations}: the smallest "
+            f"Expected `num_permutations` of at least {least}, but got {num_permutations}: the smallest "
             f"p-value would be {1 / (num_permutations + 1):.3g}, above the level of {LEVEL:g}."
         )
 

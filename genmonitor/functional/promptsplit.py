@@ -18,9 +18,6 @@ from genmonitor.kernels.product import check_pair_kernels, feature_size
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.spectrum import outermost
 
-FEATURE_BUDGET = 2**32
-"""Largest size in bytes of PromptSplit's covariances of random features of both sides: 4 GiB."""
-
 
 @dataclass(frozen=True, eq=False)
 class PromptSplitModes:
@@ -253,6 +250,7 @@ def check_prompt_split_arguments(
     check_positive("eta", eta)
     check_at_least("num_modes", num_modes, 1)
     if num_features is not None:
+        # the covariances of random features of both sides may take 4 GiB
         covariances, bytes_per_entry = 2, 8
-        largest = int((FEATURE_BUDGET / (covariances * bytes_per_entry)) ** 0.5) // feature_size(output_kernel, 1)
-        check_at_most("num_features", num_features, largest, f"{FEATURE_BUDGET / 2**30:.3g} GiB")
+        largest = int((2**32 / (covariances * bytes_per_entry)) ** 0.5) // feature_size(output_kernel, 1)
+        check_at_most("num_features", num_features, largest, "4 GiB")

@@ -18,12 +18,6 @@ from genmonitor.functional.w1kp_calibration import (
 )
 from genmonitor.linalg import chunking
 
-SUBSETS = 1000
-"""Number of random subsets from which an expected maximum is estimated."""
-
-REUSED = 50
-"""Largest reusability in a table of many prompts, since the cost is quadratic in it."""
-
 HIGH = 0.85
 """Similarity from which people call two outputs highly similar."""
 
@@ -96,7 +90,8 @@ def closest_pairs(similarity: Tensor, generator: torch.Generator | None, k: int 
     n = len(similarity)
     k = k or n
     generator = generator or torch.Generator().manual_seed(0)
-    orders = torch.rand(SUBSETS, n, dtype=torch.float32, generator=generator).argsort(1)[:, :k].to(similarity.device)
+    # of 1000 random subsets
+    orders = torch.rand(1000, n, dtype=torch.float32, generator=generator).argsort(1)[:, :k].to(similarity.device)
     closest = []
     for some in orders.split(max(1, chunking.MEMORY_BUDGET // (4 * 8 * k * k))):
         # the similarity of each output to the closest one before it in the order
@@ -255,18 +250,19 @@ def w1kp_by_prompt(
     x, index = check_outputs(features, prompt_index, calibration)
     if names is not None:
         check_names(index, len(names))
+    reused = 50  # the largest reusability, since the cost is quadratic in it
     rows = []
     for prompt, similarity in similarities(x, index, calibration).items():
         n = len(similarity)
         if n < 2:
             continue
-        values, errors = closest_pairs(similarity, None, min(n, max(REUSED, k or 2)))
+        values, errors = closest_pairs(similarity, None, min(n, max(reused, k or 2)))
         mean = float(values[0])
         name = prompt if names is None else names[prompt]
         a, b = closest_pair(similarity)
         rows_of_prompt = (index == prompt).nonzero()[:, 0].tolist()
         pair, closest = (rows_of_prompt[a], rows_of_prompt[b]), float(similarity[a, b])
-        good_for = reusability(values[: REUSED - 1], HIGH)
+        good_for = reusability(values[: reused - 1], HIGH)
         of_k, error_of_k = (None, None) if k is None or k > n else (float(values[k - 2]), float(errors[k - 2]))
         level, error = similarity_level(mean), pair_mean_error(similarity)
         rows.append(PromptVariability(name, n, mean, level, good_for, pair, closest, of_k, error_of_k, error))

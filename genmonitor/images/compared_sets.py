@@ -16,10 +16,6 @@ from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.image_set import ImageSet
 
 MIN_REAL, MIN_FAKE = 5, 2
-REMEDY = (
-    "Scale one of them: in `sample_fn` (clamp unbounded output there), in the dataset's transform, or "
-    "by a callable `image_key`."
-)
 
 
 def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> None:
@@ -117,6 +113,10 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
         >>> check_value_range(real, 2 * real - 1)[0]
         "real images are in [0, 1], but 0.47 of the generated values are negative. If training does not fix this, ..."
     """
+    remedy = (
+        "Scale one of them: in `sample_fn` (clamp unbounded output there), in the dataset's transform, or "
+        "by a callable `image_key`."
+    )
     (low, high, size), (_, _, fake_size) = _range(real), _range(fake)
     problem = None
     if size > 20 and fake_size <= 2:
@@ -126,9 +126,9 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
     if problem and resumed:
         return (f"{problem}: the generator's values are out of range",)
     if problem:
-        raise ValueError(f"Expected real and generated images in one value range, but {problem}. {REMEDY}")
+        raise ValueError(f"Expected real and generated images in one value range, but {problem}. {remedy}")
     doubt = range_doubt(real, fake)
-    return (f"{doubt}. If training does not fix this, the value ranges differ. {REMEDY}",) if doubt else ()
+    return (f"{doubt}. If training does not fix this, the value ranges differ. {remedy}",) if doubt else ()
 
 
 class RangeNotes:

@@ -38,11 +38,6 @@ MAX_HELD = 2**26
 """Bytes up to which the images of a set are kept once all are read: 64 MiB."""
 READ_TWICE = 32
 """Number of images to read twice, so that a flip of one in ten is missed in one of 500 datasets."""
-AGAINST_TRAINING = (
-    "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
-    "with training images, so p-values may be too small or too large; give validation data, in Lightning with a "
-    "`validation_step`, which may be empty"
-)
 
 
 class StreamedItems(list[Any]):
@@ -258,7 +253,13 @@ class ImageSet:
 
     def notes(self) -> tuple[str, ...]:
         """Return notes for the user on the source of the images."""
-        notes = [] if self.required or self.held_out is not None else [AGAINST_TRAINING]
+        notes = []
+        if not self.required and self.held_out is None:
+            notes.append(
+                "there is no validation data, no `validation_step`, or validation is switched off: generated images "
+                "are compared with training images, so p-values may be too small or too large; give validation data, "
+                "in Lightning with a `validation_step`, which may be empty"
+            )
         if isinstance(self.data, StreamedItems):
             some = f"its first {len(self.data)} images serve as real images for the run"
             notes.append(f"{self.name} can only be streamed, so {some}")

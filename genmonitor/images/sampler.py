@@ -29,8 +29,6 @@ from genmonitor.training_state.sharding import gather, sharded_parts
 
 SampleFn = Callable[[Any, Any], Tensor]
 """Function from a module and a number, or prompts, to images."""
-ALONE = 2
-"""Number of samples to draw again in a separate batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +123,11 @@ class Sampler:
             model: Model that draws the samples.
             probe: First samples, drawn together.
         """
-        if min(len(probe), self.batch_size) <= ALONE:
+        count = 2  # samples to draw again in a separate batch
+        if min(len(probe), self.batch_size) <= count:
             return ()
-        alone = self.draw(model, range(1, 1 + ALONE))
-        difference = float((alone - probe[1 : 1 + ALONE]).abs().mean())
+        alone = self.draw(model, range(1, 1 + count))
+        difference = float((alone - probe[1 : 1 + count]).abs().mean())
         # low precision and long chains of steps amplify rounding
         if difference <= 0.05 * float(probe.std()):
             return ()

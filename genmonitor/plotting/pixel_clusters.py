@@ -26,10 +26,8 @@ from genmonitor.plotting.style import (
     to_tiles,
 )
 
-COLUMNS = 4
 SHOWN = 16
 """Largest number of images of a set."""
-_MARGIN, _BETWEEN, _HEAD = 18, 36, 92
 
 
 def cluster_map(labels: Array, names: Mapping[int, str] | None = None, image: Array | None = None) -> Figure:
@@ -75,20 +73,21 @@ def side_by_side(
     >>> [ax.get_title(loc="left") for ax in figure.axes]
     ['real', 'fake']
     """
-    left = _MARGIN
+    columns, margin, between, head = 4, 18, 36, 92
+    left = margin
     drawn = {name: to_tiles(to_array(images)[:SHOWN], value_range) for name, images in sets.items()}
-    pasted = {name: paste(tiles, COLUMNS)[0] for name, tiles in drawn.items()}
+    pasted = {name: paste(tiles, columns)[0] for name, tiles in drawn.items()}
     tile_width = next(iter(drawn.values())).shape[2]
-    width = COLUMNS * (tile_width + GAP) - GAP
+    width = columns * (tile_width + GAP) - GAP
     height = max(canvas.shape[0] for canvas in pasted.values())
-    full = max(len(sets) * (width + _BETWEEN) - _BETWEEN + 2 * _MARGIN, 480)
-    room = full - 2 * _MARGIN  # for letters some 10 pixels wide in the title, 8 in the note
-    head = (printable(title, int(room / 10.2)), printable(note, int(room / 8)))
-    figure = new_figure(full, height + _HEAD + _MARGIN, *head)
+    full = max(len(sets) * (width + between) - between + 2 * margin, 480)
+    room = full - 2 * margin  # for letters some 10 pixels wide in the title, 8 in the note
+    heading = (printable(title, int(room / 10.2)), printable(note, int(room / 8)))
+    figure = new_figure(full, height + head + margin, *heading)
     for name, canvas in pasted.items():
-        ax = add_axes(figure, left, _MARGIN + height - canvas.shape[0], canvas.shape[1], canvas.shape[0])
+        ax = add_axes(figure, left, margin + height - canvas.shape[0], canvas.shape[1], canvas.shape[0])
         ax.imshow(canvas, interpolation="nearest")
         ax.set_axis_off()
         ax.set_title(printable(name, int(width / 8)), loc="left", fontsize=11, color=INK)
-        left += width + _BETWEEN
+        left += width + between
     return figure

@@ -26,30 +26,31 @@ def _set_environment(before: dict[str, str]) -> None:
     os.environ.update(before)
 
 
-BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (torch.backends, ("fp32_precision",)),
-    (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32", "allow_bf16_reduced_precision_reduction")),
-    (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
-    (torch.backends.mkldnn, ("enabled", "deterministic", "allow_tf32")),
-)
-SETTINGS: tuple[State, ...] = (
-    (os.getcwd, os.chdir),
-    (lambda: dict(os.environ), _set_environment),
-    (np.geterr, lambda before: np.seterr(**before)),
-    (lambda: sys.float_info.min / 2 == 0, torch.set_flush_denormal),
-    (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.get_default_device, torch.set_default_device),
-    (torch.get_num_threads, torch.set_num_threads),
-    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    *((partial(getattr, of, name), partial(setattr, of, name)) for of, names in BACKENDS for name in names),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    *(
-        (getattr(torch.backends.cuda, f"{x}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{x}_sdp"))
-        for x in ("flash", "mem_efficient", "math", "cudnn")
-    ),
-)
-"""Getters and setters of the working directory, the environment and settings of NumPy and torch."""
+def _settings() -> list[State]:
+    """Return getters and setters of the working directory, the environment and settings of NumPy and torch."""
+    backends: list[tuple[Any, tuple[str, ...]]] = [
+        (torch.backends, ("fp32_precision",)),
+        (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32", "allow_bf16_reduced_precision_reduction")),
+        (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        (torch.backends.mkldnn, ("enabled", "deterministic", "allow_tf32")),
+    ]
+    return [
+        (os.getcwd, os.chdir),
+        (lambda: dict(os.environ), _set_environment),
+        (np.geterr, lambda before: np.seterr(**before)),
+        (lambda: sys.float_info.min / 2 == 0, torch.set_flush_denormal),
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.get_default_device, torch.set_default_device),
+        (torch.get_num_threads, torch.set_num_threads),
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+        (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        *((partial(getattr, of, name), partial(setattr, of, name)) for of, names in backends for name in names),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        *(
+            (getattr(torch.backends.cuda, f"{x}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{x}_sdp"))
+            for x in ("flash", "mem_efficient", "math", "cudnn")
+        ),
+    ]
 
 
 @contextmanager
@@ -89,7 +90,7 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     }
     snapshot = Snapshot({}, MAX_BYTES, known=lazy.values(), ours=False)  # a monitor keeps its results
     snapshot.add_states(
-        {**{str(number): setting for number, setting in enumerate(SETTINGS)}, **global_states(), **modes}
+        {**{str(number): setting for number, setting in enumerate(_settings())}, **global_states(), **modes}
     )
     snapshot.add_tensors(dict(module.named_parameters()), values=False)
     snapshot.add({**dict(module.named_buffers()), **{name: part for name, part in parts.items() if name not in lazy}})

@@ -24,8 +24,10 @@ from torch.utils.data import Dataset
 from genmonitor.training_state.entries import Names
 
 OURS = __name__.split(".")[0]
-STANDARD = ("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent")
-FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD)
+FOREIGN = (
+    *("torch", "lightning", "pytorch_lightning", "wandb", "mlflow"),
+    *("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent"),
+)
 """Packages whose objects may be attributes of modules without being the user's state, such as the Trainer, a run or
 objects of other threads.
 """

@@ -19,8 +19,6 @@ from genmonitor.training_state.data import values_preserved
 from genmonitor.training_state.rng import State, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
-NAMED = 3
-"""Number of objects that a note names."""
 _proof: ContextVar[tuple[list[Any], list[Any]] | None] = ContextVar("_proof", default=None)
 """Entries of the surrounding block, and the names of objects restored and not restored so far."""
 
@@ -137,7 +135,8 @@ def _report(trained: Trained, report: Callable[[str], Any], moved: Iterable[tupl
 
 
 def _named(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    most = 3
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _free_memory() -> int:

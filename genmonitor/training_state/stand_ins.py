@@ -23,8 +23,6 @@ RESTARTED: tuple[Any, ...] = (
     itertools.count,
 )
 """Iterators and counters whose copies continue independently."""
-ITERATING = ("builtins", "itertools", "numpy", "_collections", "_csv", "array", "torch.utils.data.dataloader")
-"""Modules with iterators that cannot start again."""
 READ_ONLY = (tuple, frozenset, MappingProxyType, partial, *METHODS, np.ndarray, np.random.Generator)
 """Containers whose items are not restored, but what these hold."""
 MAX_ITEMS = 1000
@@ -61,7 +59,8 @@ def make_stand_in(name: str, value: Any, copies: bool = False) -> Any:
 
 def _is_iterator(value: Any) -> bool:
     """Return True for an iterator that cannot start again."""
-    return isinstance(value, Iterator) and type(value).__module__ in ITERATING
+    modules = ("builtins", "itertools", "numpy", "_collections", "_csv", "array", "torch.utils.data.dataloader")
+    return isinstance(value, Iterator) and type(value).__module__ in modules
 
 
 def _is_read_once(value: Any) -> bool:

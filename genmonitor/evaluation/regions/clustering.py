@@ -26,8 +26,6 @@ MAX_SITES = 1024
 """Largest number of sites to compare halves on; with more, a grid of every second, third, … in each direction."""
 Option = tuple[Linkage, int]
 """Linkage and number of clusters."""
-STABLE = 0.7
-"""Stability below which the user is warned."""
 
 
 @dataclass(frozen=True)
@@ -182,10 +180,11 @@ def region_notes(partition: PixelPartition, stability: Mapping[str, float]) -> t
             f"the regions are lopsided: the largest holds {max(sizes)} of {sum(sizes)} varying sites, the smallest "
             f"{min(sizes)}, so the name of one says little about where it is"
         )
-    if stability["overall"] < STABLE:
+    fair = 0.7
+    if stability["overall"] < fair:
         wrong.append(
             f"the regions are unstable: two halves of the images agree on them only to {stability['overall']:.2f} "
-            f"(adjusted Rand index: 1 is identical, 0 is chance, {STABLE} is fair)"
+            f"(adjusted Rand index: 1 is identical, 0 is chance, {fair} is fair)"
         )
     remedy = "Try another `n_clusters`, more images, or a partition (PixelPartition.from_mask, PixelPartition.grid)"
     return (f"{'; and '.join(wrong)}. {remedy}",) if wrong else ()

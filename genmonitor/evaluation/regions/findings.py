@@ -13,7 +13,6 @@ from genmonitor.findings.finding import ALERT_RATIO, Area, Finding, differs, tes
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
-Records = Sequence[Mapping[str, float]]
 UNTESTED = f"Too few images for a verdict: a test needs {MIN_SAMPLES} on each side."
 
 
@@ -34,7 +33,7 @@ class RegionFindings:
         """Make it for the regions of a partition."""
         return cls(partition, RegionValues(partition.regions()))
 
-    def find(self, records: Records) -> tuple[Finding, ...]:
+    def find(self, records: Sequence[Mapping[str, float]]) -> tuple[Finding, ...]:
         """Return the verdict on the last record, then those on each region, the largest difference first.
 
         Args:
@@ -84,7 +83,7 @@ class RegionFindings:
         label = self.partition.regions()[region]
         return Area(region, self.partition.location(label) if label else "pixels that never vary", region)
 
-    def _verdict(self, records: Records) -> Finding:
+    def _verdict(self, records: Sequence[Mapping[str, float]]) -> Finding:
         last, p = records[-1], self.values.p
         subject = self._subject(last)
 

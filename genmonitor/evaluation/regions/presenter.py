@@ -37,11 +37,6 @@ from genmonitor.plotting.style import Drawing, thumbnails, to_array
 
 SHOWN = 40
 """Images shown one by one: rows of 4, 5, 8 and 10 are full."""
-TABLE_NOTES = {
-    "error ratio": "5 × = five times as far from real images as others of these are; p says whether it is more than "
-    "chance",
-    "share": "part of the image's loss",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +241,12 @@ def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
         measured = format_cms(of["cms"]), ratio, f"{100 * of['share']:z.0f} %"
         rows.append([name, of["sites"], *measured, of["where"], of["verdict"]])
     columns = ["region", "sites", "CMS", "error ratio", "share", "where", "against real images"]
-    return Table(columns, rows, ["sites", "share", "CMS", "where"], TABLE_NOTES)
+    notes = {
+        "error ratio": "5 × = five times as far from real images as others of these are; p says whether it is more "
+        "than chance",
+        "share": "part of the image's loss",
+    }
+    return Table(columns, rows, ["sites", "share", "CMS", "where"], notes)
 
 
 def plain_table(findings: Sequence[Finding], record: Values, partition: PixelPartition) -> str:
