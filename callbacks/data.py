@@ -31,8 +31,8 @@ def reference_images(
     """Return the real images of the user, or else of the Trainer. Every process calls it.
 
     Raises:
-        ValueError: On every process, if the Trainer has several loaders, if validation data are also trained on because
-            several processes lost the split, or if the processes have different data.
+        ValueError: On every process, if the Trainer has several loaders, or the processes have different data. Also if
+            validation data are trained on because several processes lost the split.
     """
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
@@ -190,7 +190,7 @@ def check_split(used: tuple[Any, Any], given: tuple[Any, ...] | None, comm: Coll
         if any(whole) and (given is None or _yield_everything(given) != whole):
             raise ValueError(
                 f"Expected validation images that are not trained on, but with several processes {which} data "
-                f"are all {len(dataset)} images of the {type(dataset).__name__} from which both come: Lightning "
+                f"are all {len(dataset)} images of the {type(dataset).__name__} from which both come. Lightning "
                 "replaces the sampler in a `batch_sampler`. Make the split by `sampler=` or by Subset, or give "
                 "`real_images=`."
             )

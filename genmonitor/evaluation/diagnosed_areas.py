@@ -123,8 +123,8 @@ def _is_everywhere(areas: Collection[AreaDiagnosis], images: Images) -> bool:
     if not areas:
         return False
     around = distance_around(images, torch.stack([x.mask for x in areas]).any(0))
-    # distance of the surroundings relative to that of the areas: at most 0.16 for nine of ten faults planted in a
-    # place (benchmarks/diagnosis.md), 0.8 for a GAN of digits whose area changed with the order of the images
+    # Relative to the distance of the areas, that of the surroundings was at most 0.16 for nine of ten planted faults
+    # (benchmarks/diagnosis.md). It was 0.8 for a GAN of digits whose area changed with the order of the images.
     return around >= 0.5 * max(x.distance for x in areas)
 
 

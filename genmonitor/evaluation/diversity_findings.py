@@ -38,7 +38,7 @@ OF_OUTPUTS = ("vendi", "rke")
 NAMED = 3
 """Prompts that a sentence names."""
 FAR = 0.25
-"""Part of the spread of a typical prompt, or of what it keeps, from which a prompt has far less: while a conditional
+"""Part of the spread of a typical prompt, or of what it keeps, from which a prompt has far less. While a conditional
 GAN learned digits, healthy classes together fell to a third of the spread of their first epochs.
 """
 
@@ -154,8 +154,8 @@ class SpreadTracker(PromptTracker):
         bests = {name: min(best, self.limit) for name, best in self.best.items()}
         kept = {name: values[name] / best if best > RESOLUTION else 1.0 for name, best in bests.items()}
         typical = min(1.0, median(kept.values())) if kept else 1.0
-        # a model that learns the meaning of its prompts has less variety for each, which is not a collapse
-        # if a typical prompt keeps no more than a tenth of its best, it has not learned but collapsed with the others
+        # A model that learns the meaning of its prompts has less variety for each, which is not a collapse. If a
+        # typical prompt keeps no more than a tenth of its best, it has not learned but collapsed with the others.
         allowed = (typical if typical > 0.1 else 1.0) * FAR
         return [name for name, part in kept.items() if part <= allowed]
 

@@ -13,7 +13,7 @@ from genmonitor.functional.diagnosis.readings import Said
 
 HALF = 0.5
 """Share from which a cause is called usual instead of possible, and from which the nearest kind and its cause are
-mentioned: with less, the kind depends on the order of the images, and a person does not see it.
+mentioned. With less, the kind depends on the order of the images, and a person does not see it.
 """
 
 

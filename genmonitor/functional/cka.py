@@ -360,8 +360,8 @@ def _principal_axes(shifted: Tensor, gamma: float, degree: int, most: int) -> tu
     """Return the principal axes of each site's Taylor features.
 
     Returns:
-        The whole spectrum [d, R], of norm 1, in descending order, and the axes [d, R, at most `most`], scaled so that
-        CKA is the sum of squared products over pairs of levels.
+        The whole spectrum [d, R], of norm 1, in descending order, and the axes [d, R, at most `most`]. Their scale
+        makes CKA the sum of squared products over pairs of levels.
     """
     spectrum, axes = [], []
     for sites in _groups(shifted, degree):

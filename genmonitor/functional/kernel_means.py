@@ -131,8 +131,8 @@ def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, blo
         )
     if partition is not None and kernel is not None and not kernel.factorizes:
         raise ValueError(
-            "Expected `kernel` to be a GaussianKernel or LaplacianKernel with a `partition`, or one of your own that "
-            f"factorizes as they do, but got {kernel!r}, which is not a product over pixels: the image's value would "
+            "Expected `kernel` to be a GaussianKernel or LaplacianKernel with a `partition`, or your own that "
+            f"factorizes as they do, but got {kernel!r}, which is not a product over pixels. The image's value would "
             "not be the product of its regions'."
         )
     if block_size is not None:

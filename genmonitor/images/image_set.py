@@ -256,8 +256,8 @@ class ImageSet:
         notes = []
         if not self.required and self.held_out is None:
             notes.append(
-                "there is no validation data, no `validation_step`, or validation is switched off: generated images "
-                "are compared with training images, so p-values may be too small or too large; give validation data, "
+                "there is no validation data, no `validation_step`, or validation is switched off. Generated images "
+                "are compared with training images, so p-values may be too small or too large. Give validation data, "
                 "in Lightning with a `validation_step`, which may be empty"
             )
         if isinstance(self.data, StreamedItems):
@@ -275,8 +275,8 @@ class ImageSet:
         if torch.equal(self.first(READ_TWICE), self.first(READ_TWICE)):
             return ()
         return (
-            f"an image of {self.name} differs each time it is read: the dataset draws from a random generator that "
-            "cannot be seeded, or it has a state that cannot be put back, and then the training may differ from one "
+            f"an image of {self.name} differs each time it is read. Its dataset draws from a random generator that "
+            "cannot be seeded, or has a state that cannot be put back. The training may then differ from one "
             "without the monitor. Give `real_images=` a separate Dataset without augmentation",
         )
 

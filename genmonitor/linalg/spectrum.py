@@ -116,8 +116,8 @@ def inverse_root(matrix: Tensor, rcond: float) -> Tensor:
         tensor([[0.0000],
                 [0.5000]], dtype=torch.float64)
     """
-    # where even the Frobenius norm, no smaller than the largest eigenvalue, sets a cut-off that all pass, a Cholesky
-    # factor takes the place of an eigendecomposition that costs ten times as much
+    # The Frobenius norm is no smaller than the largest eigenvalue. Where even it sets a cut-off that all pass, a
+    # Cholesky factor takes the place of an eigendecomposition, which costs ten times as much.
     shift = rcond * matrix.norm() * torch.ones(len(matrix)).to(matrix)
     if matrix.any() and not int(torch.linalg.cholesky_ex(matrix - shift.diag()).info):
         lower = torch.linalg.cholesky(matrix)

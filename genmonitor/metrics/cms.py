@@ -22,8 +22,8 @@ class CosineMeanSimilarity(TwoSampleMetric):
     Args:
         partition: Regions to compare too; None for the whole sample alone, the only choice for features [N, D].
         kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved at the first `compute`, from the
-            first 1000 real samples of all processes, and stays across `reset`: values of later epochs are comparable.
-            Give it if the first samples are few, such as those of Lightning's sanity check.
+            first 1000 real samples of all processes, and stays across `reset`. So values of later epochs are
+            comparable. Give it if the first samples are few, such as those of Lightning's sanity check.
         block_size: Block size b of the paper's estimator (150 there); None for all samples at once.
         unbiased: True to leave the diagonal out of the squared norms; the value may then exceed 1.
         reset_real_features: True if `reset` also forgets the real side.

@@ -20,8 +20,8 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
 
     Args:
         kernel: Kernel; None for a Gaussian. A gamma that is not given is resolved at the first `compute`, from the
-            first 1000 real samples of all processes, and stays across `reset`: values of later epochs are comparable.
-            Give it if the first samples are few, such as those of Lightning's sanity check.
+            first 1000 real samples of all processes, and stays across `reset`. So values of later epochs are
+            comparable. Give it if the first samples are few, such as those of Lightning's sanity check.
         block_size: Block size b to average over pairs of blocks; None for all samples at once.
         unbiased: True to leave out the diagonals; the value may then be slightly negative.
         reset_real_features: True if `reset` also forgets the real side.

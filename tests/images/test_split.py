@@ -17,8 +17,8 @@ from genmonitor.images.split import (
 )
 
 AGAINST_TRAINING = (
-    "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
-    "with training images, so p-values may be too small or too large; give validation data, in Lightning with a "
+    "there is no validation data, no `validation_step`, or validation is switched off. Generated images are compared "
+    "with training images, so p-values may be too small or too large. Give validation data, in Lightning with a "
     "`validation_step`, which may be empty"
 )
 

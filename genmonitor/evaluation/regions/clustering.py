@@ -129,8 +129,8 @@ def choose(stability: dict[Option, float], lopsided: dict[Option, bool]) -> Opti
     linkage = next(one for one, value in best.items() if value >= top - 0.05)
     mine = {count: stability[one, count] for one, count in allowed if one == linkage}
     count = max(mine, key=mine.__getitem__)
-    # not any finer one: far beyond the actual structure, the stability of many small clusters rises again
-    # of nearly equal stabilities that of the finer partition, since two clusters are easily stable
+    # Not any finer one: far beyond the actual structure, the stability of many small clusters rises again. Of nearly
+    # equal stabilities that of the finer partition, since two clusters are easily stable.
     while mine.get(count + 1, -math.inf) >= best[linkage] - 0.03:
         count += 1
     return linkage, count
