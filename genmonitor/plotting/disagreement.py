@@ -27,8 +27,6 @@ from genmonitor.plotting.style import (
 )
 
 MODEL, REFERENCE = cluster_color(4), cluster_color(1)
-GAP, BETWEEN = 6, 18
-"""Pixels between tiles, and between the two sides of a prompt."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,8 @@ def mode_prompts(
     groups = [[_pair(sides, value_range) for sides in mode.prompts] for mode in modes]
     height, widths = _sizes(pair for group in groups for pair in group)
     side, gap, head, text = 110, 40, 102, 34
-    cell = max(sum(widths) + BETWEEN, 130) + gap
+    between = 18  # pixels between the two sides of a prompt
+    cell = max(sum(widths) + between, 130) + gap
     size = (max(side + max(map(len, groups)) * cell, 640), head + len(modes) * (height + text))
     note = f"Prompts by their mean score. Orange: {model}. Blue: {against}."
     figure = new_figure(*size, "Which prompts each mode is about", note)
@@ -88,7 +87,7 @@ def mode_prompts(
         add_text(figure, 18, top + height / 2, label, color, va="center")
         for column, (sides, pair) in enumerate(zip(mode.prompts, group, strict=True)):
             x = side + column * cell
-            _draw_pair(figure, pair, (x, x + widths[0] + BETWEEN), top)
+            _draw_pair(figure, pair, (x, x + widths[0] + between), top)
             words = f"{sides.value:.2f}  {printable(sides.prompt, int((cell - gap) / 7.6) - 6)}"
             add_text(figure, x, top + height + 5, words, fontsize=9, va="top")
     return figure
@@ -100,8 +99,9 @@ def strip(images: Array, value_range: tuple[float, float]) -> NDArray[Any]:
     if not len(array):
         array = np.full((1, *array.shape[1:]), value_range[1])
     tiles = to_tiles(array, value_range)
-    joined = np.concatenate([np.pad(tile, ((0, 0), (0, GAP), (0, 0)), constant_values=1) for tile in tiles], axis=1)
-    return np.round(255 * joined[:, :-GAP]).astype(np.uint8)
+    gap = 6  # pixels between tiles
+    joined = np.concatenate([np.pad(tile, ((0, 0), (0, gap), (0, 0)), constant_values=1) for tile in tiles], axis=1)
+    return np.round(255 * joined[:, :-gap]).astype(np.uint8)
 
 
 def _pair(sides: PromptSides, value_range: tuple[float, float]) -> tuple[NDArray[Any], NDArray[Any]]:

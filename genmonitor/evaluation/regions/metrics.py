@@ -23,9 +23,6 @@ from genmonitor.functional.relative_similarity import MMDInfluence, influence_of
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
-ADDED = ("mmd", "fake", "real", "second_order", "real_mean")
-"""Fields of influences that are summed over both views."""
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -240,7 +237,8 @@ def both_views(influences: Mapping[View, MMDInfluence], counts: Mapping[View, Te
         influences: Influences of each view.
         counts: Weight of each view in each region [R].
     """
-    total: dict[str, Any] = {name: torch.zeros_like(getattr(influences["structure"], name)) for name in ADDED}
+    summed = ("mmd", "fake", "real", "second_order", "real_mean")
+    total: dict[str, Any] = {name: torch.zeros_like(getattr(influences["structure"], name)) for name in summed}
     for view, influence in influences.items():
         count = counts[view][:, None]
         for name in ("fake", "real"):

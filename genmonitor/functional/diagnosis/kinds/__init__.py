@@ -52,8 +52,8 @@ FAULT_MODELS: tuple[Kind, ...] = (
 )
 """Kinds of faults, in the order in which they are put into an image."""
 
-_OTHERS = (Modes, Copies)  # no change of an image
-_CLASSES: list[type[Kind]] = [*dict.fromkeys(type(x) for x in FAULT_MODELS), *_OTHERS]
+# the last two change no image
+_CLASSES: list[type[Kind]] = [*dict.fromkeys(type(x) for x in FAULT_MODELS), Modes, Copies]
 
 KINDS: dict[str, type[Kind]] = {kind.name: kind for x in _CLASSES for kind in (x, x.opposite) if kind is not None}
 """Kinds of the package by name."""

@@ -71,8 +71,8 @@ class Kind:
         cause: Usual cause according to the source; empty if no source supports one.
         source: Source of the cause.
         remedy: Advice against the cause.
-        opposite: Kind with a strength below 0; None if strengths are positive.
-        opposite_unit: Unit of the opposite, if it differs.
+        opposite: Kind with a strength below 0; None if it is the same, or strengths are positive.
+        opposite_unit: Unit of a strength below 0, if it differs.
         whole: True if strengths are integers.
         of_pixels: True if the kind needs neighboring values to be neighboring pixels.
         bounds: Bounds of the strength.
@@ -121,9 +121,9 @@ class Kind:
 
     def named(self, strength: float) -> tuple[str, float, str]:
         """Return name, strength and unit for a reader, of the opposite kind if the strength is below 0."""
-        if strength >= 0 or self.opposite is None:
+        if strength >= 0 or not (self.opposite or self.opposite_unit):
             return self.name, strength, self.unit
-        return self.opposite.name, -strength, self.opposite_unit or self.unit
+        return (self.opposite or self).name, -strength, self.opposite_unit or self.unit
 
     @classmethod
     def said(cls, strength: float, unit: str) -> str:

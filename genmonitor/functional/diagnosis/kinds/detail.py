@@ -13,8 +13,6 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.base import Kind
 
-_SONG = "Song et al., 'Denoising Diffusion Implicit Models', ICLR 2021, arXiv 2010.02502"
-_JOLICOEUR = "Jolicoeur-Martineau et al., 'Adversarial score matching and improved sampling for image generation', ICLR 2021, arXiv 2009.05475"
 _PARMAR = "Parmar, Zhang and Zhu, 'On Aliased Resizing and Surprising Subtleties in GAN Evaluation', CVPR 2022, arXiv 2104.11222"
 
 BLOCK, BEYOND = 8, 4
@@ -113,7 +111,10 @@ class Noisy(Kind):
     name, unit, strengths = "noisy", "of the range", (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
     words, change = "noise {s} of the range", "Gaussian noise of s is added to each value"
     cause = "too few steps of a sampler that adds noise, or no denoising after the last one (diffusion)"
-    source = f"{_SONG}; {_JOLICOEUR}"
+    source = (
+        "Song et al., 'Denoising Diffusion Implicit Models', ICLR 2021, arXiv 2010.02502; "
+        "Jolicoeur-Martineau et al., 'Adversarial score matching and improved sampling for image generation', ICLR 2021, arXiv 2009.05475"
+    )
     remedy = "more steps, a deterministic sampler, no noise at the last step"
     of_pixels, simplicity, hides = False, 4, True
 

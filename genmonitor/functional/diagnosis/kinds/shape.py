@@ -35,9 +35,6 @@ class Shifted(Kind):
         return images.index_select(self.dim, source.clamp(0, size - 1))
 
 
-Shifted.opposite = Shifted
-
-
 class Mirrored(Kind):
     """Left and right are exchanged."""
 
@@ -67,9 +64,6 @@ class Rotated(Kind):
         return _transformed(images, math.radians(strength), 1.0)
 
 
-Rotated.opposite = Rotated
-
-
 class Zoomed(Kind):
     """Everything is larger or smaller."""
 
@@ -83,9 +77,6 @@ class Zoomed(Kind):
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         return _transformed(images, 0.0, 1 + strength)
-
-
-Zoomed.opposite = Zoomed
 
 
 class Thicker(Kind):

@@ -206,9 +206,6 @@ class Hue(_OfColors):
         return torch.einsum("ij,njhw->nihw", turn.to(images), images)
 
 
-Hue.opposite = Hue
-
-
 class ChannelsSwapped(Kind):
     """Channels are in another order."""
 
@@ -261,9 +258,6 @@ class Clipped(Kind):
         if self.both_ends:
             return images.clamp(strength, 1 - strength)
         return images.clamp_max(1 - strength) if strength > 0 else images.clamp_min(-strength)
-
-
-Clipped.opposite = Clipped
 
 
 class Posterized(Kind):

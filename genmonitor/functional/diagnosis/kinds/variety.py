@@ -8,13 +8,6 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.base import PART, Kind, random_choice
 
-_BROCK = "Brock et al., 'Large Scale GAN Training for High Fidelity Natural Image Synthesis' (BigGAN), ICLR 2019, arXiv 1809.11096"
-_HO = "Ho and Salimans, 'Classifier-Free Diffusion Guidance', arXiv 2207.12598"
-_DOSOVITSKIY = "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
-_METZ = "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arXiv 1611.02163"
-_BAU = "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
-_CARLINI = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
-
 SAME_COLOR = 0.05
 """Part of the range within which values count as one color."""
 
@@ -25,7 +18,11 @@ class LessVaried(Kind):
     name, unit, strengths = "less_varied", "of the spread", (0.1, 0.2, 0.35, 0.5, 0.75)
     words, change = "images vary {left} % as much as real ones", "images move toward the mean image by the part s"
     cause = "truncation (GAN) or guidance (diffusion), which trade variety for fidelity; a loss of squared error per pixel, which averages what it cannot tell apart (autoencoders)"
-    source = f"{_BROCK}; {_HO}; {_DOSOVITSKIY}"
+    source = (
+        "Brock et al., 'Large Scale GAN Training for High Fidelity Natural Image Synthesis' (BigGAN), ICLR 2019, arXiv 1809.11096; "
+        "Ho and Salimans, 'Classifier-Free Diffusion Guidance', arXiv 2207.12598; "
+        "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
+    )
     remedy = "less truncation or guidance; a perceptual or adversarial loss beside that per pixel"
     of_pixels, bounds = False, PART
 
@@ -95,7 +92,11 @@ class Modes(Kind):
     name, unit = "modes", "of the distance"
     words = "right images in wrong proportions"
     change = "real images get weights that bring them closest to the generated ones"
-    cause, source = "mode collapse (GAN): some kinds of images are never drawn", f"{_METZ}; {_BAU}"
+    cause = "mode collapse (GAN): some kinds of images are never drawn"
+    source = (
+        "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arXiv 1611.02163; "
+        "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
+    )
     remedy = "look at the real images that are too rare, `too_rare` of the diagnosis; balance the classes; for a GAN, unrolled updates of the discriminator"
     changes_images = False
 
@@ -106,6 +107,7 @@ class Copies(Kind):
     name = "copies"
     words = "{percent} % {unit}"
     change = "nothing: images nearer to another than half of what is usual are counted, less those among real images"
-    cause, source = "memorization of training images, most of all of frequent ones (diffusion)", _CARLINI
+    cause = "memorization of training images, most of all of frequent ones (diffusion)"
+    source = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
     remedy = "remove duplicates from the training images; stop earlier"
     changes_images = False

@@ -12,8 +12,9 @@ def _is_reading(x: object) -> bool:
     return isinstance(x, type) and issubclass(x, Reading) and bool(x.name)
 
 
-_FAMILIES = (tone, detail, shape)
-READINGS: tuple[Reading, ...] = tuple(x() for family in _FAMILIES for x in vars(family).values() if _is_reading(x))
+READINGS: tuple[Reading, ...] = tuple(
+    x() for family in (tone, detail, shape) for x in vars(family).values() if _is_reading(x)
+)
 """Readings: every public class of the files of families."""
 
 __all__ = ["READINGS", "Look", "Reading", "Said", "checked_readings", "differing", "read", "usable_readings"]
