@@ -80,6 +80,11 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         self._values = text.DisagreementValues(of.num_modes, of.reference)
         self._reference = self._current = NO_SAMPLES
 
+    @property
+    def best_key(self) -> str | None:
+        """Key of the mean distance of the prompts from real images; None where none is measured."""
+        return "distance" if self.tracker.groups.names else None
+
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:
         """Encode the prompts, fix the kernels' gammas, and encode real images if they are the reference."""
         with comm.all_ranks_or_none():
@@ -126,7 +131,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         with comm.all_ranks_or_none(alone=True):
             found = self._disagreement(current, reference)
         distances = self.tracker.measure(current.features)
-        values = self._values.measured(found) | self.tracker.by_key(distances)
+        values = self._values.measured(found) | self.tracker.mean(distances) | self.tracker.by_key(distances)
         return DisagreementEvaluation(values, found, current, reference, distances, notes=self._range.items)
 
     def _disagreement(self, *sides: SampleSet) -> Disagreement:

@@ -68,10 +68,10 @@ class DisagreementValues:
     def __init__(self, k: int, reference: str) -> None:
         self.against = AGAINST[reference]
         declarations = declared("disagreement")
+        if reference != "data":
+            del declarations["distance"], declarations["distance_error"]
         for key, spec in declarations.items():
             declarations[key] = replace(spec, chart=spec.chart and spec.chart.format(against=self.against))
-        if reference == "data":  # with another model it may be either
-            declarations["total"] = replace(declarations["total"], better="low")
         signs = ("top", "bottom")
         modes = {sign: [_ranked(declarations[sign], rank) for rank in range(1, k + 1)] for sign in signs}
         self.modes = {sign: [spec.key for spec in specs] for sign, specs in modes.items()}
@@ -109,13 +109,15 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
     if not differs(p):
         between = f"between {of} and {against}" if of else f"from {against}"
         text = f"No evidence of a difference {between} ({format_p(p)}): {total}, {by_chance}."
+        area, verdict = Area("all samples"), "no evidence of a difference"
     else:
         most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:3] if part >= LEAST]
         where = f", mostly for {', '.join(most)}" if most else ""
         # the p-value is of the distance, which may differ where the total of its largest modes does not
         chance = f"; {by_chance}" if record["total"] > record["baseline_total"] else ""
         text = f"Disagreement {f'of {of} ' if of else ''}with {against}{where}: {total} ({format_p(p)}{chance})."
-    return Finding(text, Area("all samples"), "", "total", fine, p)
+        area, verdict = Area(f"prompts {', '.join(most)}" if most else "all prompts"), f"differ from {against}"
+    return Finding(text, area, verdict, "total", fine, p)
 
 
 class DistanceTracker(PromptTracker):
@@ -142,6 +144,13 @@ class DistanceTracker(PromptTracker):
             error = (found.fake.var() / n + found.real.var() / m).sqrt()
             out[name] = Estimate(float(found.mmd), float(error), min(n, m))
         return out
+
+    def mean(self, found: Mapping[str, Estimate]) -> dict[str, float]:
+        """Return the mean distance with its standard error, by key; {} without distances."""
+        if not found:
+            return {}
+        error = sum(x.error**2 for x in found.values()) ** 0.5
+        return {"distance": sum(x.value for x in found.values()) / len(found), "distance_error": error / len(found)}
 
     def far(self, values: Mapping[str, float]) -> list[str]:
         """Return the names of the prompts that are at least twice as far as at their best evaluation."""

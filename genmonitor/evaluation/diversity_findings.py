@@ -83,9 +83,11 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
         n: Number of samples.
         kind: Name of the samples.
     """
-    real = f" (real {kind}: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
     error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
-    modes = f"{record['vendi']:.3g}{error} modes in {n} {kind}{real}"
+    modes, verdict = f"{record['vendi']:.3g}{error} modes in {n} {kind}", f"{record['vendi']:.3g} modes"
+    if "real_vendi" in record:
+        modes += f" (real {kind}: {record['real_vendi']:.3g})"
+        verdict += f", real {kind} {record['real_vendi']:.3g}"
     if "scendi" in record:
         explained, by_one = (100 * record[key] for key in ("prompt_share", "one_prompt_share"))
         modes += f"; the prompts explain {explained:.0f} % of the variety (one prompt for all: {by_one:.0f} %)"
@@ -93,7 +95,7 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
     if "clip_score" in record:
         best = f", real images {record['real_clip_score']:.3g}" if "real_clip_score" in record else ""
         modes += f"; CLIPScore {record['clip_score']:.3g} (shuffled prompts {record['clip_score_shuffled']:.3g}{best})"
-    return Finding(f"{modes}.", Area(f"all {kind}"), "", "vendi")
+    return Finding(f"{modes}.", Area(f"all {kind}"), verdict, "vendi")
 
 
 def ignored_prompts(found: PromptFidelity | None, prompts: Sequence[str]) -> list[Finding]:

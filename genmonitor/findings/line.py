@@ -47,7 +47,7 @@ def evaluation_line(
     status = ""
     if best_key is not None and best_key in record:
         spec = lookup(specs, best_key)
-        head += f"{_amount(spec, record[best_key]):>13}"
+        head += f"  {amount(spec, record[best_key]):>11}"
         status = change(spec, history)
     if alerts:
         status = _alert(alerts, specs, history)
@@ -55,7 +55,8 @@ def evaluation_line(
     status = ", ".join([*filter(None, [status]), *(f"{name} recovered" for name in back[:1])])
     # as wide as a usual status, so that findings are aligned
     parts = [head, f"{clipped(status, LONGEST_STATUS):<33}"] if status else [head]
-    said = " ".join(brief(findings[0], record, specs).split()) if findings else ""
+    repeated = any(x.area.name == findings[0].area.name for x in alerts) if findings else True
+    said = "" if repeated else " ".join(brief(findings[0], record, specs).split())
     if len(GAP.join([*parts, said])) > WIDTH:
         said = said.partition(", real ")[0]  # a reading without the real images' value rather than without either
     return clipped(GAP.join([*parts, said] if said else parts), WIDTH)
@@ -84,7 +85,7 @@ def brief(finding: Finding, record: Values, values: Specs) -> str:
     if finding.fine is False and finding.area.name in WHOLE:
         said = finding.text.partition(": ")[2] or finding.text
         return said.partition(" (in ")[0]  # the first reading, without its share
-    return finding.text
+    return f"{place}: {finding.verdict}" if finding.verdict else finding.text
 
 
 def clipped(text: str, room: int) -> str:
@@ -101,9 +102,15 @@ def clipped(text: str, room: int) -> str:
     return f"{(kept.rpartition(' ')[0] or kept).rstrip(' ,;:(')}…"
 
 
-def _amount(spec: ValueSpec, value: float) -> str:
-    """Return a value in words; a ratio below 1 is chance and counts as 1."""
-    return f"{times_real(value)} × real" if spec.unit == "×" else f"{spec.title} {spec.format(value)}"
+def amount(spec: ValueSpec, *values: float) -> str:
+    """Return a value in words, or its course; a ratio below 1 is chance and counts as 1.
+
+    Example:
+        >>> amount(ValueSpec("error_ratio_image", unit="×", better="low"), 159.0, 28.0), amount(ValueSpec("total"), 2.0)
+        ('159 → 28 × real', 'total 2')
+    """
+    numbers = " → ".join(_number(spec, value) for value in values)
+    return f"{numbers} × real" if spec.unit == "×" else f"{spec.title} {numbers}"
 
 
 def _number(spec: ValueSpec, value: float) -> str:
@@ -112,6 +119,8 @@ def _number(spec: ValueSpec, value: float) -> str:
 
 def change(spec: ValueSpec, history: Records) -> str:
     """Return the change from the evaluation before, and the best evaluation.
+
+    A value near the best is within a quarter of it, for a ratio that of real images at least, or two standard errors.
 
     Args:
         spec: Declaration of the value that orders evaluations, where lower is better.
@@ -125,7 +134,8 @@ def change(spec: ValueSpec, history: Records) -> str:
     if now < best:
         return "as before, best so far" if _number(spec, now) == was else f"better (was {was}), best so far"
     at_best = f"{_number(spec, best)} at epoch {known[earlier.index(best)].get('epoch', 0):g}"
-    if now <= ALERT_RATIO * max(best, 1.0):
+    error = known[-1].get(f"{spec.key}_error", 0.0)
+    if now <= max(ALERT_RATIO * max(best, float(spec.unit == "×")), best + 2 * error):
         return f"near the best ({at_best})"
     if now < earlier[-1]:
         return f"better (was {was}), best {at_best}"

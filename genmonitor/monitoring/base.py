@@ -269,7 +269,7 @@ class Monitor:
             return None
         self.failures.reset()
         key = self.evaluator.best_key
-        self.is_best = key is not None and all(record[key] < x.get(key, math.inf) for x in self.history)
+        self.is_best = key in record and all(record[key] < x.get(key, math.inf) for x in self.history)
         self.history.append(record)
         self.findings = evaluation.findings
         return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)
@@ -310,6 +310,7 @@ class Monitor:
         own = {
             "monitor": type(self).__name__,
             "title": self.evaluator.presenter().title or type(self).__name__,
+            "best_key": self.evaluator.best_key,
             "settings": self.evaluator.settings.to_manifest(),
             "processors": self.evaluator.processors,
             "seed": sampler.seed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._formatting import capitalized, format_p, times_real
+from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.results import Record
 from genmonitor.findings.finding import Area, Finding, differs, headlines
-from genmonitor.findings.line import WHOLE, and_more, change, clipped
+from genmonitor.findings.line import WHOLE, amount, and_more, change, clipped
 from genmonitor.findings.tables import WIDTH
 from genmonitor.findings.values import lookup
 from genmonitor.findings.words import percent, with_strength
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.plotting.diagnosis import parts_of
 from genmonitor.plotting.style import boundaries
-from genmonitor.report.run import RATIO, MonitorRun, Note
+from genmonitor.report.run import MonitorRun, Note
+
+DOCS = "https://github.com/genmonitor/genmonitor/blob/main/docs"
+HOW_TO = {"Variety of the samples": "monitors/diversity", "Prompts that differ": "monitors/disagreement"}
+"""Pages about the findings of a section that come without advice; others are of images."""
 
 
 def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
@@ -34,21 +39,22 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
     """
     alerts = {note.text for note in run.notes if note.alert is not None}
     regions = None if run.partition is None else RegionFindings.of(run.partition)
-    spec, so_far, out = lookup(run.values, RATIO), list[Record](), []
     told = [*run.headlines[:-1], run.headlines[-1] or headlines(run.findings)]
+    key, so_far, out = run.best_key or _main_key(run), list[Record](), []
     for record, message, given in zip(run.records, run.messages, told, strict=True):
         findings = given or [Finding(message, Area(""), "", None)]
-        moment = {"epoch": record.get("epoch"), "step": record.get("step"), "ratio": record.get(RATIO)}
-        trend, news = {"better": "", "trend": ""}, findings[0].measure == RATIO
-        if RATIO in record:
+        moment = {"epoch": record.get("epoch"), "step": record.get("step")}
+        trend = {"better": "", "trend": "", "height": None}
+        news = run.best_key is not None and findings[0].measure == run.best_key
+        if key in record:
             so_far.append(record)
-            first = f"{times_real(so_far[0][RATIO])} → " if len(so_far) > 1 else ""
             worse = _alert(run, record, regions) or (news and findings[0].text.partition(":")[0])
-            better = _better(change(spec, so_far), worse or "")
-            trend = {"better": better, "trend": f"{first}{times_real(record[RATIO])} × real"}
+            trend = _progress(run, key, so_far, worse or "")
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
         faults = [x for x in findings if x.fine is False and (x.kinds or x.area.mask is not None)]
         answers = _finding(faults[0] if news and faults else findings[0], record)
+        page = HOW_TO.get(str(run.fixed.get("title")), "how-to/next-step")
+        answers["how"] = f"{DOCS}/{page}.md" if answers["fine"] is False and not answers["next"] else ""
         far = regions.far_worse(record) if regions is not None and answers["where"] == WHOLE[-1] else None
         if regions is not None and far is not None:
             answers["where"] += f", most in {regions.area(far)}"
@@ -70,13 +76,31 @@ def _alert(run: MonitorRun, record: Record, regions: RegionFindings | None) -> s
     return f"alert: {name}{worse} since epoch {since:g}{and_more(lasting)}"
 
 
-def _better(said: str, worse: str) -> str:
-    """Return the change of the whole image, after what is worse if anything is."""
-    if not worse or said.startswith("worse"):
+def _main_key(run: MonitorRun) -> str:
+    """Return the key of the value of the main finding of a training whose evaluations have no order."""
+    return "" if run.compared else next((x.measure for x in run.findings if x.measure in run.records[-1]), "") or ""
+
+
+def _progress(run: MonitorRun, key: str, so_far: Sequence[Record], worse: str) -> dict[str, Any]:
+    """Return the change of a value in words, its course, and its height in the line of all evaluations."""
+    spec, record, now = lookup(run.values, key), so_far[-1], so_far[-1][key]
+    course = [so_far[0][key], now] if len(so_far) > 1 else [now]
+    real = [x.format(record[x.key]) for x in run.values.values() if x.baseline_of == key and x.key in record]
+    trend = ", real images ".join([amount(spec, *course), *real])
+    whole = WHOLE[-1] if spec.unit == "×" else "all prompts"
+    better = _better(change(spec, so_far) if run.best_key else "", worse, whole)
+    return {"better": better, "trend": trend, "height": math.log10(max(now, 1.0)) if spec.unit == "×" else now}
+
+
+def _better(said: str, worse: str, whole: str) -> str:
+    """Return the change of the whole, after what is worse if anything is."""
+    if not worse and not said:
+        return ""
+    if not worse or not said or said.startswith("worse"):
         return capitalized(worse or said)
     if said.startswith("better") and not said.endswith("best so far"):
         said = "better than the evaluation before"
-    return f"{capitalized(worse)}; whole image {said}"
+    return f"{capitalized(worse)}; {whole} {said}"
 
 
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
@@ -92,8 +116,8 @@ def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
     values, step = best["values"], best.get("global_step")
     path = None if step is None else find_checkpoint(folder.parent, step)
     file = "" if path is None else path.relative_to(folder.parent).as_posix()
-    ratio = f"{times_real(values[RATIO])} × real"
-    return {"epoch": values["epoch"], "step": values.get("step"), "ratio": ratio, "file": file}
+    value = amount(lookup(run.values, str(run.best_key)), values[run.best_key])
+    return {"epoch": values["epoch"], "step": values.get("step"), "value": value, "file": file}
 
 
 def closing(run: MonitorRun, folder: Path) -> str:
@@ -104,16 +128,15 @@ def closing(run: MonitorRun, folder: Path) -> str:
         folder: Folder with its files.
     """
     last, best = answers_of(run)[-1], best_of(run, folder)
-    better, keep = "", ""
+    keep = ""
     if best is not None:
-        better = f"{last['trend']}, {last['better'][:1].lower()}{last['better'][1:]}"
-        keep = f"epoch {best['epoch']:g} ({best['ratio']}){best['file'] and ', '}{best['file']}"
+        keep = f"epoch {best['epoch']:g} ({best['value']}){best['file'] and ', '}{best['file']}"
     told = {
-        "Better?": better,
+        "Better?": ", ".join(filter(None, [last["trend"], last["better"][:1].lower() + last["better"][1:]])),
         "Where": last["where"],
         "What": ", ".join(filter(None, [last["what"], last["share"]])),
         "Sure?": f"{last['sure']} ({last['p']})" if last["p"] else "",
-        "To try": last["next"],
+        "To try": last["next"] or last["how"],
         "Keep": keep,
     }
     return "\n".join(clipped(f"{name:<9}{text}", WIDTH) for name, text in told.items() if text)
@@ -152,7 +175,6 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
     at = "" if first.as_of is None else f" (as at epoch {first.as_of:g})"
     mask, kinds = first.area.mask, first.kinds
     explained = sum(kind.share for kind in kinds)
-    pictures = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds"
     what = " and ".join(map(with_strength, kinds)) or first.verdict or first.text
     whole = first.area.name in WHOLE or first.area.region == "image" or (mask is not None and bool(mask.all()))
     return {
@@ -164,7 +186,7 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
         "p": "" if first.p is None else format_p(first.p),
         "next": first.remedy,
         "cause": first.cause,
-        "gallery": f"{pictures}/{kinds[0].name}.png" if kinds and kinds[0].name in KINDS else "",
+        "gallery": f"{DOCS}/pictures/kinds/{kinds[0].name}.png" if kinds and kinds[0].name in KINDS else "",
         "outline": "" if whole or mask is None else _outline(mask),
         "size": [1, 1] if mask is None else list(mask.shape),
         "bar": _shares(first, record, whole),

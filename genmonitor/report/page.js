@@ -124,8 +124,7 @@ function slide(figure, pictures) {
 // the first screen: the answers of the evaluation shown, with the figure that belongs to them
 
 function sparkline(place, answers) {
-  const known = answers.filter((answer) => answer.ratio !== null && answer.ratio !== undefined);
-  const height = known.map((answer) => Math.log10(Math.max(answer.ratio, 1)));
+  const known = answers.filter((answer) => answer.height !== null), height = known.map((answer) => answer.height);
   const low = Math.min(...height), span = Math.max(...height) - low || 1, wide = Math.max(known.length - 1, 1);
   const points = known.map((_, i) => [4 + (112 * i) / wide, 20 - (16 * (height[i] - low)) / span]);
   place.setAttribute("viewBox", "0 0 120 24");
@@ -182,10 +181,11 @@ for (const place of document.querySelectorAll("[data-answers]")) {
       node.textContent = answer[node.dataset.answer] ?? "";
       node.hidden = !node.textContent;
     }
-    const link = place.querySelector("[data-link]");
-    link.hidden = !answer.gallery;
-    link.href = answer.gallery || "#";
-    place.querySelector(".next").hidden = !answer.next && !answer.cause;
+    for (const link of place.querySelectorAll("[data-link]")) {
+      link.href = answer[link.dataset.link] || "#";
+      link.hidden = !answer[link.dataset.link];
+    }
+    place.querySelector(".next").hidden = !answer.next && !answer.cause && !answer.how;
     place.querySelector(".texts").replaceChildren(...answer.texts.map((text) => html("p", "", text)));
     place.classList.toggle("fine", answer.fine === true);
     place.classList.toggle("wrong", answer.fine === false);

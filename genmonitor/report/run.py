@@ -63,10 +63,6 @@ class Picture:
     about: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-RATIO = "error_ratio_image"
-"""Key of the value that is lowest for the best evaluation."""
-
-
 @dataclass(frozen=True)
 class MonitorRun:
     """The run of one monitor: everything needed to repeat an evaluation, except the model and its data.
@@ -181,10 +177,15 @@ class MonitorRun:
         return {key: x for key, x in values.items() if key not in MOMENT and lookup(self.values, key).repeatable}
 
     @property
+    def best_key(self) -> str | None:
+        """Key of the value that is lowest for the best evaluation; None for a comparison or without a ranking."""
+        return None if self.compared else self.fixed.get("best_key")
+
+    @property
     def best(self) -> Mapping[str, Any] | None:
-        """Evaluation with the smallest error ratio, the best one; None for a comparison or without such a value."""
-        ranked = [x for x in self.evaluations if RATIO in x["values"] and "epoch" in x["values"]]
-        return None if self.compared else min(ranked, key=lambda x: float(x["values"][RATIO]), default=None)
+        """Best evaluation; None without a ranking."""
+        ranked = [x for x in self.evaluations if self.best_key in x["values"] and "epoch" in x["values"]]
+        return min(ranked, key=lambda x: float(x["values"][self.best_key]), default=None)
 
     @property
     def compared(self) -> bool:

@@ -88,6 +88,7 @@ def write_evaluation(folder, number, prefix="cms", wrong=("cluster_2",), **fixed
     given = {
         "monitor": "PixelClusterMonitor",
         "title": "Regions of the image",
+        "best_key": "error_ratio_image",
         "findings": found(f"largest contributor at epoch {number - 1}: cluster_2"),
         "partition": "cms_partition.npz",
         "baseline": BASELINE,

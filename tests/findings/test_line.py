@@ -96,6 +96,20 @@ def test_alert_without_a_best_says_what_it_is_about():
     assert "ALERT: Three samples copy training images" in line([PATTERN], records(40.0, 67.0), [copies])
 
 
+def test_what_is_alerted_about_is_not_said_twice():
+    lost = Finding("…", Area("prompt 'cat'"), "lost its variety", "spread_1", False)
+    assert line([lost], records(40.0, 67.0), [lost]).endswith("ALERT: prompt 'cat' lost its variety")
+    assert line([lost], records(40.0)).endswith("prompt 'cat': lost its variety")
+
+
+@pytest.mark.parametrize(
+    ("now", "said"), [(0.012, "near the best"), (0.019, "near the best"), (0.03, "worse than best")]
+)
+def test_near_the_best_is_within_its_error(now, said):
+    history = [{"epoch": 0.0, "total": 0.01}, {"epoch": 1.0, "total": now, "total_error": 0.005}]
+    assert f"  total {now}   {said} (0.01 at epoch 0)" in evaluation_line([], history, {}, "total")
+
+
 def test_end_of_an_alert_is_said():
     over = Finding("…", Area("cluster_2"), "recovered", "error_ratio_2", True)
     assert "better (was 67), best so far, cluster_2 recovered" in line([PATTERN, over], records(67.0, 40.0))

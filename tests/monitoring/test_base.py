@@ -37,11 +37,11 @@ def test_a_summary_before_the_first_evaluation_says_so(make):
     ("make", "advice"),
     [
         (DiversityMonitor, "monitor='diversity/coverage', mode='max'"),
-        (lambda: DisagreementMonitor([0, 1]), "values: monitor='disagreement/total', mode='min'"),
         (lambda: DisagreementMonitor([0, 1], reference="start"), "none of them is better"),
     ],
 )
 def test_the_key_of_a_monitor_without_an_order_is_refused(make, advice):
+    assert DisagreementMonitor([0, 1]).key == "disagreement/distance"
     with pytest.raises(AttributeError, match="ranks its evaluations.*no order of preference.*" + advice):
         make().key  # noqa: B018
     assert PixelClusterMonitor(prefix="a").key == "a/error_ratio_image"

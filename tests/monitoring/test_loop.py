@@ -227,7 +227,7 @@ def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     expected = {"monitor": "LoopMonitor", "seed": 0, "n_samples": N, "processes": 1, "device": "cpu"}
     assert manifest.items() >= expected.items()
     asked = [line.split()[0] for line in monitor.summary().split("\n\n")[-2].splitlines()]
-    assert asked == ["Better?", "Where", "What", "Sure?", "Keep"]
+    assert asked == ["Better?", "Where", "What", "Sure?", "To", "Keep"]
     assert monitor.summary().endswith(f"Report: {tmp_path / 'genmonitor' / 'report.html'}")
     assert "epoch  1 " in capsys.readouterr().out
     monitor.show()

@@ -5,11 +5,13 @@ import pytest
 import torch
 from _helpers.runs import COMPARED, changed, make_run, record, write_evaluation
 
+from genmonitor.evaluation.diversity_findings import DiversityPresenter
 from genmonitor.findings.finding import Area, FaultKind, Finding
+from genmonitor.findings.values import ValueSpec
 from genmonitor.findings.words import advice
 from genmonitor.functional.diagnosis.kinds import KINDS
 from genmonitor.report.answers import answers_of, best_of, find_checkpoint
-from genmonitor.report.run import RATIO, MonitorRun, read_run
+from genmonitor.report.run import MonitorRun, read_run
 
 CORNER = torch.tensor([[False, False], [False, True]])
 
@@ -103,6 +105,31 @@ def test_whole_image_names_the_region_that_is_far_worse(folder, ratios, where):
     assert answers_of(run)[-1]["where"] == where
 
 
+def test_a_fault_without_advice_has_the_page_that_tells_how_to_go_on(folder):
+    fine, wrong = (answered(folder, [said(fine=fine)])[-1] for fine in (True, False))
+    advised = answered(folder, [said(remedy="less")])[-1]
+    assert fine["how"] == advised["how"] == ""
+    assert wrong["how"].endswith("/docs/how-to/next-step.md")
+    answered(folder, [said()])
+    changed(folder, title=DiversityPresenter.title)
+    assert answers_of(MonitorRun.read(folder / "cms_run.json"))[-1]["how"].endswith("/docs/monitors/diversity.md")
+
+
+def test_course_of_a_value_without_an_order(folder):
+    """Variety alone does not say which evaluation is best."""
+    specs = [ValueSpec("vendi", label="modes"), ValueSpec("real_vendi", baseline_of="vendi")]
+    changed(folder, declared=[spec.to_dict() for spec in specs], best_key=None)
+    found = [Finding("6 modes.", Area("all images"), "6 modes", "vendi").to_dict()]
+    for number, modes in enumerate((5.0, 6.25), 1):
+        of = {"epoch": number - 1, "step": number, "vendi": modes, "real_vendi": 7.0}
+        write_evaluation(folder, number, evaluation=of, headlines=found, findings=found, best_key=None)
+    run = MonitorRun.read(folder / "cms_run.json")
+    last = answers_of(run)[-1]
+    assert (last["better"], last["trend"]) == ("", "modes 5 → 6.25, real images 7")
+    assert (last["where"], last["what"], last["height"]) == ("all images", "6 modes", 6.25)
+    assert best_of(run, folder) is None
+
+
 def test_nothing_wrong_and_not_tested(folder):
     fine = answered(folder, [said(fine=True, p=0.4)])[-1]
     assert (fine["what"], fine["sure"], fine["bar"]) == ("no difference beyond chance", "no", [])
@@ -138,7 +165,7 @@ def test_alerts_that_last_are_said_before_the_progress(folder):
 
 def test_what_got_worse_is_news_and_the_diagnosis_still_says_what_and_where(folder):
     said_news = "Visibly worse than at epoch 0, its best: brightness 0.3, was 0.5; p = 0.001."
-    news = Finding(said_news, Area("image"), "", RATIO, fine=False, p=0.002)
+    news = Finding(said_news, Area("image"), "", "error_ratio_image", fine=False, p=0.002)
     dark = said([FaultKind("darker", 0.2, "of the range", 0.9)], remedy="less", cause="Usual cause: more.")
     last = answered(folder, [news, dark], ratios=(28.0, 67.0, 40.0))[-1]
     assert last["better"] == "Visibly worse than at epoch 0, its best; whole image better than the evaluation before"
@@ -156,7 +183,7 @@ def test_what_got_worse_is_news_and_the_diagnosis_still_says_what_and_where(fold
 def test_evaluation_to_keep_and_its_file(folder):
     answered(folder, ratios=(159.0, 28.0, 67.0))
     run = MonitorRun.read(folder / "cms_run.json")
-    assert best_of(run, folder) == {"epoch": 1, "step": 19, "ratio": "28 × real", "file": ""}
+    assert best_of(run, folder) == {"epoch": 1, "step": 19, "value": "28 × real", "file": ""}
     (folder.parent / "checkpoints").mkdir()
     for name in ("epoch=0-step=9.ckpt", "best-epoch=1.ckpt", "last.ckpt"):
         torch.save({"global_step": run.best["global_step"]}, folder.parent / "checkpoints" / name)
