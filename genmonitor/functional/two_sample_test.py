@@ -141,25 +141,21 @@ def two_sample_test_by_class(
     fake_labels: Tensor,
     real_labels: Tensor,
     *,
-    gammas: Sequence[float] = MULTIPLIERS,
-    views: Sequence[View] = VIEWS,
     num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> dict[int, Tensor]:
     """P-value for each class that its generated and real samples come from one distribution.
 
-    Each class is tested as `two_sample_test` does, by permutations within it. The classes share one level: a class's
-    p-value counts the permutations in which *any* class lies as far out (Westfall and Young). A generator without
-    faults has some class with p <= 0.05 in at most 5 % of the evaluations, for any number of classes and of samples in
-    each. The proportions of the classes are not tested.
+    Each class is tested as `two_sample_test` does by default, by permutations within it. The classes share one level: a
+    class's p-value counts the permutations in which *any* class lies as far out (Westfall and Young). A generator
+    without faults has some class with p <= 0.05 in at most 5 % of the evaluations, for any number of classes and of
+    samples in each. The proportions of the classes are not tested.
 
     Args:
         fake: Images [N, C, H, W] or features [N, D].
         real: Images [M, C, H, W] or features [M, D].
         fake_labels: Class of each generated sample, integers [N].
         real_labels: Class of each real sample, integers [M].
-        gammas: Same as in `two_sample_test`.
-        views: Same as in `two_sample_test`.
         num_permutations: Same as in `two_sample_test`.
         seed: Same as in `two_sample_test`.
 
@@ -182,7 +178,7 @@ def two_sample_test_by_class(
         >>> {label: float(p) for label, p in found.items()}
         {0: 1.0, 1: 0.001}
     """
-    check_test_arguments(gammas, num_permutations, seed, views)
+    check_permutations(num_permutations, seed)
     real, fake = check_sides({"real": real, "fake": fake}, None, MIN_SAMPLES)
     fake_labels = check_integers("fake_labels", fake_labels)
     real_labels = check_integers("real_labels", real_labels)
@@ -199,5 +195,5 @@ def two_sample_test_by_class(
     for label in classes:
         of_fake, of_real = fake[(fake_labels == label).to(fake.device)], real[(real_labels == label).to(real.device)]
         blocks = Blocks.of(of_fake, of_real, num_permutations, seed)
-        rows.append(pooled_statistics(of_fake, of_real, blocks, None, gammas, views)[0])
+        rows.append(pooled_statistics(of_fake, of_real, blocks, None)[0])
     return dict(zip(classes, familywise_p_values(torch.stack(rows)), strict=True))

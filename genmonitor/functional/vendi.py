@@ -97,16 +97,13 @@ def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None 
     return vendi_of_spectrum(matrix / len(matrix), order, truncation, rounding_of(gram))
 
 
-def vendi_from_covariance(
-    covariance: Tensor, *, order: float = 1.0, truncation: int | None = None, rounding: float | None = None
-) -> Tensor:
+def vendi_from_covariance(covariance: Tensor, *, order: float = 1.0, truncation: int | None = None) -> Tensor:
     """Vendi score from the covariance (1/N) Σ φ φᵀ of the samples' features, which have norm 1.
 
     Args:
         covariance: Covariance [P, P], symmetric, of trace 1; float64 if `order` is below 1, as in `vendi_from_gram`.
         order: Same as in `vendi_score`.
         truncation: Same as in `vendi_score`.
-        rounding: Relative precision of the products summed in it; None for that of its dtype.
 
     Returns:
         A float64 scalar from 1 to P, as in `vendi_score`.
@@ -120,7 +117,7 @@ def vendi_from_covariance(
         tensor(2., dtype=torch.float64)
     """
     matrix = check_normalized("covariance", covariance, diagonal=False).double()
-    return vendi_of_spectrum(matrix, order, truncation, rounding_of(covariance) if rounding is None else rounding)
+    return vendi_of_spectrum(matrix, order, truncation, rounding_of(covariance))
 
 
 def rke_score(
