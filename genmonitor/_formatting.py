@@ -75,7 +75,7 @@ def as_sentence(text: str) -> str:
         ('There is no validation data.', 'cluster_2 got worse.')
     """
     start = capitalized(text)
-    return start if start.endswith(".") else f"{start}."
+    return start if start.endswith((".", "?")) else f"{start}."
 
 
 def capitalized(text: str) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,6 +14,7 @@ from genmonitor.evaluation.single_samples import of_copies
 from genmonitor.findings import words as text
 from genmonitor.findings.finding import Area, FaultKind, Finding, overlap
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
+from genmonitor.functional.diagnosis.constant import constant_place
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.explain import Explained
@@ -21,6 +22,7 @@ from genmonitor.functional.diagnosis.fit import ADDS
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
+from genmonitor.functional.diagnosis.missing import missing_kinds
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
 from genmonitor.functional.permutation import LEVEL
@@ -28,6 +30,10 @@ from genmonitor.partition import PixelPartition
 
 UNEXPLAINED = "no simple fault"
 """Verdict of a difference without a kind or a reading."""
+CONSTANT = "the same in all images"
+"""Verdict of a place that hardly varies among generated images."""
+MISSING = "kinds of images missing"
+"""Verdict of a difference of which only missing kinds of images are known."""
 MOSTLY_ALL = ("whole image", "most of the image")
 NamedMask = tuple[str, Tensor, str | None]
 """Name, mask [H, W] and region of an area."""
@@ -68,6 +74,8 @@ def diagnose_areas(
             if repeats_another(mask):
                 continue
         found = diagnose_area(images, mask, tried, None if everywhere else image, p)
+        if everywhere and name != "anywhere":
+            found = _with_missing(found, images)
         if p_map is not None:
             if repeats_another(found.mask):
                 continue
@@ -83,8 +91,17 @@ def diagnose_areas(
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
         # share of images with a near twin from which this is the first finding, unless another explains more
         first = [x for x in copies if x.kinds[0].strength >= 0.3 and x.kinds[0].share >= most]
-        findings = [*first, *findings, *(x for x in copies if x not in first)]
+        constant = [] if first or drawn is None else _constant(images, drawn, findings)
+        findings = [*first, *constant, *findings, *(x for x in copies if x not in first)]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
+
+
+def _with_missing(found: AreaDiagnosis, images: Images) -> AreaDiagnosis:
+    """Add kinds of real images of which there are next to no samples, if images have pixels and some are missing."""
+    missing = missing_kinds(images) if images.readings else None
+    if missing is None:
+        return found
+    return replace(found, missing=missing, p=missing.p if found.p > LEVEL else found.p)
 
 
 def _without_others(p_map: Tensor, mask: Tensor, masks: list[NamedMask]) -> Tensor:
@@ -102,7 +119,7 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
     if whole is None or (not whole.kinds and not any(x.kinds for x in areas)):
         return findings
     if not whole.kinds:
-        return areas
+        return [*areas, whole] if measured[whole.area.name].missing else areas
     if areas and whole.kinds[0].name == Modes.name:
         first = measured[areas[0].area.name]
         if first.of_image >= whole.kinds[0].share - MARGIN:
@@ -174,23 +191,32 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     if found.p > LEVEL and not (known and known.named):
         return no_difference(area, found.p)
     kinds = fault_kinds(known)
+    mentioned = kinds[0] if kinds and known and (known.near or not found.readings) else None
     rivals = [] if known is None else [fault_kinds(replace(known, faults=x))[0] for x in known.rivals]
     # without readings of an area, name at least the nearest kind
-    named = known is not None and (known.identified or (known.named and not found.readings))
+    silent = not found.readings and not found.missing
+    named = known is not None and (known.identified or (known.named and silent))
     if named:
         sentence, verdict = text.explained_sentence(str(area), kinds, found.p, rivals), text.with_strength(kinds[0])
     elif found.readings:
-        sentence = text.readings_sentence(str(area), found.readings, found.p, kinds[0] if kinds else None)
+        said = found.readings[:2] if found.missing else found.readings
+        sentence = text.readings_sentence(str(area), said, found.p, mentioned)
         verdict = str(found.readings[0])
+    elif found.missing:
+        sentence, verdict = "", MISSING
     else:
-        sentence = text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p)
+        sentence = text.unexplained_sentence(str(area), mentioned, found.p)
         verdict = UNEXPLAINED
-    if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
+    if found.missing:
+        sentence = f"{sentence} {text.missing_sentence(found.missing)}".lstrip()
+    elif bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
         sentence += f" {text.proportions_sentence(found.proportions)}"
     if named:
         cause, remedy = text.advice(kinds[0].name, kinds[0].share)
+    elif verdict == MISSING:
+        (cause, remedy), kinds = text.advice(Modes.name), ()
     else:
-        cause, remedy = text.possible_advice(kinds, found.readings)
+        cause, remedy = text.possible_advice(mentioned, found.readings)
         kinds = ()
     return Finding(
         sentence,
@@ -221,6 +247,16 @@ def fault_kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
         kinds.append(FaultKind(name, float(size), unit, share))
     kinds.sort(key=lambda kind: -kind.share)
     return tuple(kind for kind in kinds if kind is kinds[0] or kind.share >= ADDS / 2)
+
+
+def _constant(images: Images, drawn: Mapping[str, Tensor], findings: Sequence[Finding]) -> list[Finding]:
+    """Return the finding of a place that is nearly the same in all generated images, unless its kind is known."""
+    found = constant_place(images.fake, images.real)
+    if found is None or any(x.kinds and overlap(x.area.mask, found.mask) >= 0.5 for x in findings):
+        return []
+    area, p = Area(describe_area(found.mask), mask=found.mask), float(drawn["p_map"].cpu()[found.mask].min())
+    sentence, remedy = text.constant_sentence(str(area), found.spread, p)
+    return [Finding(sentence, area, CONSTANT, None, fine=False, p=p, remedy=remedy)]
 
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:

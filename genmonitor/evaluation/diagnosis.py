@@ -23,7 +23,7 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
-from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 from genmonitor.images.compared_sets import hashes_of, range_doubt, repeat_notes
 from genmonitor.partition import PixelPartition
 
@@ -51,9 +51,9 @@ class Diagnosis:
         average: Mean of the real images [C, H, W].
         examples: Images [n, C, H, W] by caption; empty for features. They are real images, the same with the faults of
             the first finding if it has any, and the generated images that show it most clearly.
-        too_rare: Indices of real images whose kind is too rare among generated ones; empty if proportions explain less
-            than 20 %.
-        too_frequent: Indices of real images whose kind is too frequent, likewise.
+        too_rare: Indices of real images whose kind is too rare among generated ones; empty if no kind is missing and
+            proportions explain less than 20 %.
+        too_frequent: Indices of real images whose kind is too frequent; empty if proportions explain less than 20 %.
         left_out: Fault models that were not tried, with the reason.
         failures: Fault models that failed, in sentences.
         singles: Copies, strange samples, and real images unlike every sample; None if an area or regions were given.
@@ -261,7 +261,9 @@ def _with_others(findings: list[Finding], singles: SingleSamples, whole: Tensor)
     explained = any(x.kinds for x in wrong)
     others = singles.strangest(explained)
     others += [replace(x, detail=explained) for x in singles.without_samples()]
-    said = [x for x in others if x.fine is False or (wrong and not x.detail)]
+    # without a difference of the images, one of these tests needs a p-value as small as that of copies
+    level = 1.0 if wrong else LEVEL / 50
+    said = [x for x in others if (x.fine is False and (x.p or 0.0) <= level) or (wrong and not x.detail)]
     count = 2 + len(copied)
     return [*wrong[:count], *said, *wrong[count:], *fine, *(x for x in others if x not in said)]
 
@@ -307,6 +309,8 @@ def _examples(
         faulty = put_faults(scaled, found.explained.faults, found.mask.to(real.device), images.range, images.seed)
         faults = "fault" if len(finding.kinds) == 1 else "faults"
         out[f"real, with the {faults} put in"] = faulty * ((high - low) or 1.0) + low
+    if found and found.missing:
+        out["real, like hardly any sample"] = real[list(found.missing.examples[:EXAMPLES])]
     chosen = torch.tensor(finding.samples[:EXAMPLES] or range(min(EXAMPLES, len(fake))), device=fake.device)
     out["generated, those that show it most" if finding.samples else "generated"] = fake[chosen]
     return {name: some.cpu() for name, some in out.items()}
@@ -349,10 +353,12 @@ def _readings(
 
 
 def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the real images with the lowest and highest weights, if proportions explain something."""
+    """Return the real images with the lowest and highest weights, if proportions explain something, or missing ones."""
     for found in areas.values():
         if found.weights is not None and found.explained and found.explained.faults[0].model.name == Modes.name:
             order = images.chosen_real[found.weights.argsort().cpu()].tolist()
             # number of real images named as too rare, and as too frequent
             return tuple(order[:8]), tuple(order[::-1][:8])
+        if found.missing:
+            return found.missing.examples, ()
     return (), ()

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genmonitor._formatting import capitalized, format_p
+from genmonitor._formatting import as_sentence, capitalized, format_p
 from genmonitor.findings.finding import FaultKind, Finding
 from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
+from genmonitor.functional.diagnosis.missing import Missing
 from genmonitor.functional.diagnosis.readings import Said
 
 HALF = 0.5
@@ -86,23 +87,57 @@ def proportions_sentence(share: float) -> str:
     return f"Wrong proportions make up {percent(share)} of the distance, images unlike real ones the rest."
 
 
+def constant_sentence(place: str, spread: float, p: float) -> tuple[str, str]:
+    """Return the sentence of a place that hardly varies among generated images, and advice.
+
+    Example:
+        >>> constant_sentence("upper left corner", 0.14, 0.001)[0]
+        'Upper left corner: nearly the same in all images, varies 14 % as much as in real ones (p = 0.001).'
+    """
+    varies = f"varies {percent(spread)} as much as in real ones"
+    remedy = "look at this place in the training images: is something erased, padded or printed there?"
+    return f"{capitalized(place)}: nearly the same in all images, {varies} ({format_p(p)}).", remedy
+
+
+def missing_sentence(missing: Missing) -> str:
+    """Return the sentence of the real images that are like hardly any sample, with what they have in common.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor.functional.diagnosis.readings.tone import Red
+        >>> red = Said(Red(), 0.04, -0.03, 1.0, 0.001, torch.arange(3), torch.arange(3))
+        >>> missing_sentence(Missing(0.24, 1e-9, (red,), ()))[51:]
+        'red beyond the other colors 0.04, other real images −0.03 (p < 0.0001).'
+        >>> missing_sentence(Missing(0.24, 1e-9, (), ()))
+        'Hardly any sample is like 24 % of the real images (p < 0.0001).'
+    """
+    most, common = missing.share > HALF, ""
+    if missing.readings:
+        said = missing.readings[0]
+        values = [said.reading.value(x) for x in (said.fake, said.real)]
+        here, others = reversed(values) if most else values
+        common = f": {said.reading.name} {here}, other real images {others}"
+    who, share = ("Nearly all samples are", 1 - missing.share) if most else ("Hardly any sample is", missing.share)
+    return f"{who} like {percent(share)} of the real images{common} ({format_p(missing.p)})."
+
+
 def advice(name: str, share: float = 0.0) -> tuple[str, str]:
     """Return cause, worded according to the share, and remedy of a kind, empty as far as unknown.
 
     Example:
         >>> cause, remedy = advice("noisy", 0.3)
-        >>> cause[:66], remedy[:10]
-        ('Possible cause: too few steps of a sampler that adds noise, or no ', 'more steps')
+        >>> cause[:66], remedy[:27]
+        ('Possible cause: too few steps of a sampler that adds noise, or no ', 'does the sampler add noise?')
     """
     known = KINDS.get(name, Kind)
     parts = {"Usual cause" if share >= HALF else "Possible cause": known.cause, "Source": known.source}
     return " ".join(f"{part}: {text}." for part, text in parts.items() if text), known.remedy
 
 
-def possible_advice(kinds: Sequence[FaultKind], readings: Sequence[Said]) -> tuple[str, str]:
+def possible_advice(nearest: FaultKind | None, readings: Sequence[Said]) -> tuple[str, str]:
     """Return advice for the nearest kind if it explains half, otherwise that with a source for the first reading."""
-    nearest = [kind.name for kind in kinds[:1] if kind.share >= HALF and KINDS.get(kind.name, Kind).remedy]
-    possible = [*nearest, *(x.resembles for x in readings[:1] if KINDS.get(x.resembles, Kind).cause)]
+    known = [nearest.name] if nearest and nearest.share >= HALF and KINDS.get(nearest.name, Kind).remedy else []
+    possible = [*known, *(x.resembles for x in readings[:1] if KINDS.get(x.resembles, Kind).cause)]
     return next(map(advice, possible), ("", ""))
 
 
@@ -114,7 +149,7 @@ def advice_sentence(finding: Finding) -> str:
         >>> advice_sentence(Finding("", Area(""), "", None, cause="Usual cause: haste.", remedy="rest"))
         'To try: rest. Usual cause: haste.'
     """
-    return " ".join(filter(None, [finding.remedy and f"To try: {finding.remedy}.", finding.cause]))
+    return " ".join(filter(None, [finding.remedy and as_sentence(f"To try: {finding.remedy}"), finding.cause]))
 
 
 def with_strength(kind: FaultKind) -> str:

@@ -16,8 +16,9 @@ import genmonitor
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import Finding
 from genmonitor.evaluation.diagnosed_areas import fault_kinds
+from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings import words
-from genmonitor.findings.finding import FaultKind
+from genmonitor.findings.finding import Area, FaultKind
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import PutFault
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind
@@ -560,19 +561,20 @@ def test_no_place_is_said_where_all_around_it_differs_as_much(strength: float) -
 
 
 @pytest.mark.parametrize(
-    ("share", "leaves", "named", "identified"),
+    ("share", "leaves", "near", "named", "identified"),
     [
-        (0.5, 0, True, True),
-        (0.94, 2, True, False),
-        (0.96, 2, True, True),
-        (0.49, 0, True, False),
-        (1.0, 0, False, False),
+        (0.5, 0, True, True, True),
+        (0.94, 2, True, True, False),
+        (0.96, 2, True, True, True),
+        (0.99, 2, False, True, False),
+        (0.49, 0, True, True, False),
+        (1.0, 0, True, False, False),
     ],
 )
 def test_a_kind_is_what_is_wrong_if_next_to_nothing_is_left(
-    share: float, leaves: int, named: bool, identified: bool
+    share: float, leaves: int, near: bool, named: bool, identified: bool
 ) -> None:
-    assert Explained((), (share,), leaves, named).identified is identified
+    assert Explained((), (share,), leaves, near, named).identified is identified
 
 
 SAID = Said(READINGS[0], 0.5, 0.1, 1.0, 0.001, torch.arange(3), torch.arange(3))
@@ -596,9 +598,16 @@ def test_a_possible_cause_is_that_of_the_nearest_kind_or_of_the_first_reading(
 ) -> None:
     (edges,) = [x for x in READINGS if x.name == "steepest edges"]
     said = replace(SAID, reading=edges, fake=0.1, real=0.5)
-    cause, remedy = words.possible_advice([FaultKind(nearest, 0.6, "px", share)], [said, SAID])
+    cause, remedy = words.possible_advice(FaultKind(nearest, 0.6, "px", share), [said, SAID])
     assert (remedy, cause.startswith("Possible cause: ")) == (KINDS[from_where].remedy, from_where != "thinner")
-    assert words.possible_advice([], [SAID]) == ("", "")  # nothing has a source
+    assert words.possible_advice(None, [SAID]) == ("", "")  # nothing has a source
+
+
+@pytest.mark.parametrize(("p", "first"), [(0.01, "no difference"), (0.001, "of the real images are unlike any sample")])
+def test_one_of_many_tests_is_the_news_only_if_it_is_sure(p: float, first: str, monkeypatch) -> None:
+    found = Finding("9 % of the real images are unlike any sample.", Area("real images"), "", None, fine=False, p=p)
+    monkeypatch.setattr(SingleSamples, "without_samples", lambda self: [found])
+    assert first in str(diagnose(fake=disks(N, 1), real=disks(N, 2)).findings[0])
 
 
 def test_a_second_fault_that_adds_next_to_nothing_is_not_said() -> None:

@@ -14,6 +14,7 @@ from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, 
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
 from genmonitor.functional.diagnosis.kinds import Models
 from genmonitor.functional.diagnosis.kinds.variety import Modes
+from genmonitor.functional.diagnosis.missing import Missing
 from genmonitor.functional.diagnosis.proportions import Weighted, match, separability
 from genmonitor.functional.diagnosis.readings import Said, differing
 from genmonitor.functional.permutation import LEVEL, Blocks, familywise_p_values, standardized
@@ -44,6 +45,7 @@ class AreaDiagnosis:
         nearest: Median distance to the nearest other generated image, divided by that of real images.
         samples: Indices of the generated images that show the difference most clearly.
         of_image: Share of the distance of the whole image that faults in this area alone explain.
+        missing: Kinds of real images of which there are next to no samples; None if there are none, or not searched.
     """
 
     mask: Tensor
@@ -57,6 +59,7 @@ class AreaDiagnosis:
     samples: tuple[int, ...]
     of_image: float
     readings: tuple[Said, ...] = ()
+    missing: Missing | None = None
 
 
 def diagnose_area(
@@ -155,7 +158,7 @@ def _divided(
     share, weights = _matched(images, fitted, judged, ())
     if _rather_proportions(share, by_faults, judged.left(())) and _alike(images, weights, ()):
         share = min(share, 1.0)
-        return share, weights, Explained((PutFault(Modes(), share),), (share,), named=True)
+        return share, weights, Explained((PutFault(Modes(), share),), (share,), near=True, named=True)
     if 1 - by_faults < ADDS:  # too little is left for proportions
         return 0.0, None, found
     if faults:

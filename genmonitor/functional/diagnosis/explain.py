@@ -42,7 +42,8 @@ class Explained:
     Attributes:
         faults: Faults in the order in which they are put into an image.
         shares: Share that each explains; they add up to at most 1.
-        leaves: Number of readings that remain visibly wrong.
+        leaves: Number of readings that remain or become visibly wrong.
+        near: True if they make at least half of the wrong readings right, and none wrong in another direction.
         named: True if they explain enough, beyond chance, to be named as the cause and not only as the nearest kind.
         rivals: Single faults that explain equally much and leave equally many readings wrong.
     """
@@ -50,6 +51,7 @@ class Explained:
     faults: Faults
     shares: tuple[float, ...]
     leaves: int = 0
+    near: bool = False
     named: bool = False
     rivals: tuple[Faults, ...] = ()
 
@@ -61,7 +63,7 @@ class Explained:
     @property
     def identified(self) -> bool:
         """True if the faults are the cause, not only the nearest kind."""
-        return self.named and self.share >= (NEARLY_ALL if self.leaves else IDENTIFIED)
+        return self.named and self.share >= IDENTIFIED and (not self.leaves or (self.near and self.share >= NEARLY_ALL))
 
 
 ReadSides = tuple[Sequence[Reading], Tensor, Tensor]
@@ -75,32 +77,38 @@ def read_sides(images: Images, mask: Tensor) -> ReadSides:
     return readings, read(readings, sides[0]), read(readings, sides[1])
 
 
-def arbiter_of(images: Images, mask: Tensor, sides: ReadSides) -> Callable[[Faults], int]:
-    """Return a function that counts the visibly wrong readings of an area once faults are put into real images."""
+def arbiter_of(images: Images, mask: Tensor, sides: ReadSides) -> Callable[[Faults], Tensor]:
+    """Return a function that tells the visibly wrong readings of an area once faults are put into real images.
+
+    Its result [R] is the direction in which generated images differ, 1 or -1, and 0 for a reading that is right.
+    """
     readings, fake, plain = sides
     if not readings:
-        return lambda faults: 0
+        return lambda faults: torch.zeros(0)
     visible = torch.tensor([x.visible for x in readings])
 
-    def wrong(faults: Faults) -> int:
+    def wrong(faults: Faults) -> Tensor:
         put = put_faults(images.real, faults, mask.to(images.real.device), images.range, images.seed)
         real = read(readings, put[..., *slices_of(mask)]) if faults else plain
         # standard deviations from which a reading is wrong: of 35 readings, one in 400 sets has one by
         # chance
         differs = standardized_difference(fake, real).abs() > 4.0
-        return int((differs & ((fake.mean(0) - real.mean(0)).abs() >= visible)).sum())
+        difference = fake.mean(0) - real.mean(0)
+        return difference.sign() * (differs & (difference.abs() >= visible))
 
     return wrong
 
 
-def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Faults], int], p: float) -> Explained | None:
+def explained(
+    fitted: Side, judged: Side, models: Models, wrong: Callable[[Faults], Tensor], p: float
+) -> Explained | None:
     """Return the faults that explain the most, fitted on one half of the images and judged on the other.
 
     Args:
         fitted: Half of the images to fit strengths on.
         judged: Half of the images to judge on.
         models: Fault models to try.
-        wrong: Function that counts wrong readings, see `arbiter_of`.
+        wrong: Function that tells wrong readings, see `arbiter_of`.
         p: P-value of no difference.
 
     Returns:
@@ -109,8 +117,15 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
     singles = ranked(fitted, models)
     if not singles:
         return None
-    before = wrong(())
-    tried = [Explained(x, _capped(shares(judged, x)), wrong(x)) for x in _near(fitted, singles)]
+    wrong_before = wrong(())
+    before = int(wrong_before.count_nonzero())
+
+    def of(faults: Faults) -> Explained:
+        after = wrong(faults)
+        leaves, new = int(after.count_nonzero()), bool((after * (after - wrong_before)).any())
+        return Explained(faults, _capped(shares(judged, faults)), leaves, not new and leaves <= before / 2)
+
+    tried = [of(faults) for faults in _near(fitted, singles)]
     allowed = [x for x in tried if x.leaves <= before]
     near = [x for x in allowed or tried if x.share >= max(y.share for y in allowed or tried) - NEAR]
     best = min(near, key=lambda x: (x.leaves, _simplicity(fitted, x, near), -x.share))
@@ -118,7 +133,7 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
     vetoed = not allowed
     left_to_see = best.leaves or best.share < 1 - ADDS
     for faults in more(fitted, models, [x for _, x in singles]) if left_to_see else ():
-        together = Explained(faults, _capped(shares(judged, faults)), wrong(faults))
+        together = of(faults)
         if together.leaves > before or not _better(together, best, judged):
             break
         best, rivals, vetoed = together, [], False
@@ -126,8 +141,9 @@ def explained(fitted: Side, judged: Side, models: Models, wrong: Callable[[Fault
     enough = best.share >= (IDENTIFIED if p <= SURE else math.inf) or closer(judged, best.faults) <= LEVEL
     # share that faults must explain to be named
     named = best.share >= 0.2 and enough and not vetoed
-    # the edge of an area is inexact, which affects readings of its rectangle
-    leaves = best.leaves if bool(fitted.area.all()) else 0
+    # the edge of an area is inexact, which affects readings of its rectangle: some must become right
+    exact = bool(fitted.area.all()) or best.leaves >= before
+    leaves = best.leaves if exact else 0
     return replace(best, leaves=leaves, named=named, rivals=tuple(x.faults for x in rivals))
 
 

@@ -140,7 +140,7 @@ def test_textures_have_no_figure():
     assert of_framed - of_texture == {x.name for x in READINGS if x.needs_background} != set()
 
 
-@pytest.mark.parametrize(("strength", "first"), [(0.1, "other"), (0.01, "number of colors")])
+@pytest.mark.parametrize(("strength", "first"), [(0.1, "other"), (0.01, "pixels of the 8 commonest values")])
 def test_a_reading_that_nobody_sees_as_such_is_first_only_if_it_is_much_stronger(strength: float, first: str) -> None:
     class Other(Reading):
         name, family, visible = "other", "shape", 0.01
@@ -148,19 +148,20 @@ def test_a_reading_that_nobody_sees_as_such_is_first_only_if_it_is_much_stronger
         def of(self, look: Look) -> Tensor:
             return look.gray.mean((1, 2))
 
-    (colors,) = [x for x in READINGS if x.name == "number of colors"]
+    (values,) = [x for x in READINGS if x.name == "pixels of the 8 commonest values"]
     noise = torch.randn(2, N, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     real, fake = noise[0] * torch.tensor([3, strength]), noise[1] * torch.tensor([3, strength])
     fake += torch.tensor([100, 1.1 * strength])
-    found = differing([colors, Other()], fake, real, 0.01, seed=0)
+    found = differing([values, Other()], fake, real, 0.01, seed=0)
     assert found[0].reading.name == first
 
 
-@pytest.mark.parametrize("more", [True, False])
-def test_faint_traces_are_said_where_there_are_more_alone(more: bool) -> None:
-    (traces,) = [x for x in READINGS if x.name == "faint traces on the background"]
-    sides = [read([traces], x) for x in (CHANGES[traces.name](figures(seed=1)), figures())]
-    assert bool(differing([traces], *(sides if more else sides[::-1]), 0.01, seed=0)) == more
+@pytest.mark.parametrize("name", ["faint traces on the background", "number of colors"])
+@pytest.mark.parametrize("planted", [True, False])
+def test_a_reading_of_which_one_side_alone_is_a_fault_is_said_of_that_side(name: str, planted: bool) -> None:
+    (reading,) = [x for x in READINGS if x.name == name]
+    sides = [read([reading], x) for x in (CHANGES[name](figures(seed=1)), figures())]
+    assert bool(differing([reading], *(sides if planted else sides[::-1]), 0.01, seed=0)) == planted
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ PART = (0.0, 1.0)
 """Bounds of a strength that is a part of something."""
 RANGE = (-1.0, 1.0)
 """Bounds of a strength that is added to values."""
+PER_PIXEL = "is the loss a squared error per pixel? Then a perceptual or adversarial loss beside it"
+"""Advice for images without detail."""
 
 
 @runtime_checkable

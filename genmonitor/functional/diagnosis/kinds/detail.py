@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.kinds.base import Kind
+from genmonitor.functional.diagnosis.kinds.base import PER_PIXEL, Kind
 
 _PARMAR = "Parmar, Zhang and Zhu, 'On Aliased Resizing and Surprising Subtleties in GAN Evaluation', CVPR 2022, arXiv 2104.11222"
 
@@ -26,7 +26,7 @@ class Blurred(Kind):
     words, change = "blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images"
     cause = "a loss of squared error per pixel, which averages what it cannot tell apart"
     source = "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
-    remedy = "a perceptual or adversarial loss beside that per pixel"
+    remedy = PER_PIXEL
     simplicity = 5
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -40,7 +40,7 @@ class Sharpened(Kind):
     words, change = "sharpened by {percent} %", "what a blur of 1 pixel takes away is added, times s"
     cause = "training images that were sharpened, or sharpening of what is generated"
     source = "Wang et al., 'Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure Synthetic Data', ICCV Workshops 2021, arXiv 2107.10833"
-    remedy = "train on images as they are; look for a step that sharpens"
+    remedy = "is anything sharpened on the way, in training images or samples?"
     simplicity = 6
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -110,12 +110,12 @@ class Noisy(Kind):
 
     name, unit, strengths = "noisy", "of the range", (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
     words, change = "noise {s} of the range", "Gaussian noise of s is added to each value"
-    cause = "too few steps of a sampler that adds noise, or no denoising after the last one (diffusion)"
+    cause = "too few steps of a sampler that adds noise, or no denoising after the last one"
     source = (
         "Song et al., 'Denoising Diffusion Implicit Models', ICLR 2021, arXiv 2010.02502; "
         "Jolicoeur-Martineau et al., 'Adversarial score matching and improved sampling for image generation', ICLR 2021, arXiv 2009.05475"
     )
-    remedy = "more steps, a deterministic sampler, no noise at the last step"
+    remedy = "does the sampler add noise? Then more steps, and none at the last one"
     of_pixels, simplicity, hides = False, 4, True
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -131,7 +131,7 @@ class Periodic(Kind):
     change = "s times the mean difference is added, folded at the period"
     cause = "transposed convolutions whose kernel is no multiple of their stride"
     source = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016, doi 10.23915/distill.00003"
-    remedy = "resize, then convolve; or a kernel that is a multiple of the stride"
+    remedy = "are there transposed convolutions whose kernel is no multiple of the stride? Then change it, or resize and convolve"
 
     def __init__(self, period: int, pattern: Tensor | None = None) -> None:
         self.period, self.pattern = period, pattern

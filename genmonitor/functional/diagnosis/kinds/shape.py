@@ -12,7 +12,7 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.kinds.base import PART, Kind, both_ways, random_choice
 
 _KARRAS = "Karras et al., 'Training Generative Adversarial Networks with Limited Data' (StyleGAN2-ADA), NeurIPS 2020, arXiv 2006.06676"
-_LEAKS = "augmentation of training images that leaks into generated ones (GAN)"
+_LEAKS = "augmentation of training images that leaks into generated ones"
 
 
 class Shifted(Kind):

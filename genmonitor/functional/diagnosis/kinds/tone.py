@@ -11,11 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.kinds.base import PART, RANGE, Kind, both_ways
+from genmonitor.functional.diagnosis.kinds.base import PART, PER_PIXEL, RANGE, Kind, both_ways
 
 _LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawed', WACV 2024, arXiv 2305.08891"
-_SCHEDULE = "a noise schedule that leaves signal at its last step, so samples keep to medium brightness (diffusion)"
-_NORMALIZATION = "a schedule of zero terminal SNR (diffusion); the same normalization of training and generated images"
+_SCHEDULE = "a noise schedule that leaves signal at its last step, so samples keep to medium brightness"
+_NORMALIZATION = (
+    "are training and generated images normalized alike? If noise is added by a schedule, does that end without signal?"
+)
 _ACTIVATION = "compare the range of the output's activation with that of the training images"
 
 AROUND = 3
@@ -121,9 +123,9 @@ class Stronger(Kind):
     name, strengths = "stronger", both_ways(0.07, 0.15, 0.3, 0.6)
     words = "contrast + {percent} %"
     change = "values move away from the image's mean, zero or the middle of the range by the part s"
-    cause = "guidance that is too strong and saturates images (diffusion)"
+    cause = "guidance that is too strong and saturates images"
     source = "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models with Deep Language Understanding' (Imagen), NeurIPS 2022, arXiv 2205.11487"
-    remedy = "less guidance, or dynamic thresholding"
+    remedy = "are samples guided? Then less of it, or dynamic thresholding"
     bounds, simplicity = (-1.0, math.inf), 2
 
     def __init__(self, middle: float | None = None) -> None:
@@ -141,7 +143,7 @@ class Faded(Stronger):
     name, words = "faded", "contrast − {percent} %"
     change = "values move toward the image's mean, zero or the middle of the range by the part s"
     cause = source = ""
-    remedy = f"{_ACTIVATION}; for an autoencoder, a perceptual or adversarial loss beside that per pixel"
+    remedy = f"{_ACTIVATION}; {PER_PIXEL}"
 
 
 Stronger.opposite = Faded
@@ -246,7 +248,7 @@ class Clipped(Kind):
 
     name = "clipped"
     words, change = "clipped by {s} {unit}", "values beyond s of the range are cut off, at the top or at the bottom"
-    remedy = f"{_ACTIVATION}; with diffusers, that of `clip_sample` of the scheduler, which cuts at ± 1"
+    remedy = f"{_ACTIVATION}; is anything cut at ± 1, as by `clip_sample` of the schedulers of diffusers?"
 
     def __init__(self, both_ends: bool = False) -> None:
         self.both_ends = both_ends
@@ -265,7 +267,7 @@ class Posterized(Kind):
 
     name, unit, strengths = "posterized", "levels", (2, 3, 4, 5, 6, 8, 10, 13, 16)
     words, change = "posterized to {s} levels", "values are rounded to s levels"
-    remedy = "convert to integers once, at the end"
+    remedy = "are images converted to integers more than once? Then once, at the end"
     whole, simplicity = True, 3
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.kinds.base import PART, Kind, random_choice
+from genmonitor.functional.diagnosis.kinds.base import PART, PER_PIXEL, Kind, random_choice
 
 SAME_COLOR = 0.05
 """Part of the range within which values count as one color."""
@@ -17,13 +17,13 @@ class LessVaried(Kind):
 
     name, unit, strengths = "less_varied", "of the spread", (0.1, 0.2, 0.35, 0.5, 0.75)
     words, change = "images vary {left} % as much as real ones", "images move toward the mean image by the part s"
-    cause = "truncation (GAN) or guidance (diffusion), which trade variety for fidelity; a loss of squared error per pixel, which averages what it cannot tell apart (autoencoders)"
+    cause = "truncation or guidance, which trade variety for fidelity; a loss of squared error per pixel, which averages what it cannot tell apart"
     source = (
         "Brock et al., 'Large Scale GAN Training for High Fidelity Natural Image Synthesis' (BigGAN), ICLR 2019, arXiv 1809.11096; "
         "Ho and Salimans, 'Classifier-Free Diffusion Guidance', arXiv 2207.12598; "
         "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
     )
-    remedy = "less truncation or guidance; a perceptual or adversarial loss beside that per pixel"
+    remedy = f"are samples truncated or guided? Then less of it; {PER_PIXEL}"
     of_pixels, bounds = False, PART
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -77,7 +77,7 @@ class Misfit(Kind):
     words, change = "right by itself, but does not fit what is around it", "the area is that of another real image"
     cause = "convolutions alone, which see only what is near"
     source = "Zhang et al., 'Self-Attention Generative Adversarial Networks', ICML 2019, arXiv 1805.08318"
-    remedy = "a larger receptive field, or attention"
+    remedy = "does each pixel depend on the whole image? If not, a larger receptive field, or attention"
     of_pixels, of_parts, bounds = False, True, PART
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
@@ -92,12 +92,12 @@ class Modes(Kind):
     name, unit = "modes", "of the distance"
     words = "right images in wrong proportions"
     change = "real images get weights that bring them closest to the generated ones"
-    cause = "mode collapse (GAN): some kinds of images are never drawn"
+    cause = "mode collapse: some kinds of images are never drawn"
     source = (
         "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arXiv 1611.02163; "
         "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
     )
-    remedy = "look at the real images that are too rare, `too_rare` of the diagnosis; balance the classes; for a GAN, unrolled updates of the discriminator"
+    remedy = "look at the real images that are too rare, `too_rare` of the diagnosis: are they rare in training too? Then balance the classes"
     changes_images = False
 
 
@@ -107,7 +107,7 @@ class Copies(Kind):
     name = "copies"
     words = "{percent} % {unit}"
     change = "nothing: images nearer to another than half of what is usual are counted, less those among real images"
-    cause = "memorization of training images, most of all of frequent ones (diffusion)"
+    cause = "memorization of training images, most of all of frequent ones"
     source = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
-    remedy = "remove duplicates from the training images; stop earlier"
+    remedy = "are there duplicates among the training images? Then remove them; stop earlier"
     changes_images = False

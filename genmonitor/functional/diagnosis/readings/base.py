@@ -102,7 +102,7 @@ class Reading:
         needs_place: True if it compares the same places of images.
         needs_background: True if it is of a figure before a plain background, which textures and landscapes lack.
         weight: Factor of its visibility, below 1 if a person does not see the statistic as such.
-        only_more: True if only a larger value is a fault, as of traces that should not be there.
+        only: "more" or "less" if only a larger or a smaller value is a fault, as of traces that should not be there.
         words: What a person calls a larger and a smaller value; empty where the name says it.
         resembles: Kinds of faults with the usual cause of a larger and of a smaller value; empty if there is none.
         of_set: True if it compares an image with the others of its set, and thus depends on their weights.
@@ -117,7 +117,7 @@ class Reading:
     needs_place: ClassVar[bool] = False
     needs_background: ClassVar[bool] = False
     weight: ClassVar[float] = 1.0
-    only_more: ClassVar[bool] = False
+    only: ClassVar[str] = ""
     words: ClassVar[tuple[str, str]] = ("", "")
     resembles: ClassVar[tuple[str, str]] = ("", "")
     of_set: ClassVar[bool] = False

@@ -162,7 +162,7 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
     found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
     # part of the images that must show a difference for a report
     found = [x for x in found if x.share >= 0.15 and abs(x.fake - x.real) >= x.reading.visible]
-    found = [x for x in found if x.fake > x.real or not x.reading.only_more]
+    found = [x for x in found if x.reading.only in ("", "more" if x.fake > x.real else "less")]
     within = torch.cat([_ranks(x) - (len(x) + 1) / 2 for x in (fake, real)])
     alike = (within.T @ within) / within.norm(dim=0).clamp_min(1e-12).outer(within.norm(dim=0).clamp_min(1e-12))
     index = {id(x): i for i, x in enumerate(readings)}

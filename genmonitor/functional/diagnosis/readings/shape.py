@@ -29,7 +29,7 @@ class Area(_Figure):
 class FaintTraces(_Figure):
     """Part of the pixels that differ a little from the usual color of the border: specks, halos, ghosts of outlines."""
 
-    name, unit, visible, only_more = "faint traces on the background", "%", 0.03, True
+    name, unit, visible, only = "faint traces on the background", "%", 0.03, "more"
     weight = 0.5  # whatever is not flat has some
 
     def of(self, look: Look) -> Tensor:
@@ -74,7 +74,7 @@ class CenterDown(CenterAcross):
 class Slant(_Figure):
     """Shift of the figure to the right from bottom to top."""
 
-    name, unit = "slant to the right", "px per px"
+    name, unit, visible = "slant to the right", "px per px", 0.15  # 9 degrees
 
     def of(self, look: Look) -> Tensor:
         y, x = (_positions(look.mass, dim) for dim in (1, 2))
@@ -87,7 +87,7 @@ class Slant(_Figure):
 class MirrorSymmetry(_Shape):
     """Correlation of the image with its mirror image."""
 
-    name, visible = "left-right symmetry", 0.1
+    name, visible, weight = "left-right symmetry", 0.1, 0.5
 
     def of(self, look: Look) -> Tensor:
         x = look.gray - look.gray.mean((1, 2), keepdim=True)
@@ -97,7 +97,7 @@ class MirrorSymmetry(_Shape):
 class LeftBrighter(_Shape):
     """Mean of the left half minus that of the right half."""
 
-    name = "left half brighter than right by"
+    name, weight = "left half brighter than right by", 0.5
 
     def of(self, look: Look) -> Tensor:
         half = look.gray.shape[2] // 2
@@ -107,7 +107,7 @@ class LeftBrighter(_Shape):
 class TopBrighter(_Shape):
     """Mean of the upper half minus that of the lower half."""
 
-    name = "upper half brighter than lower by"
+    name, weight = "upper half brighter than lower by", 0.5
 
     def of(self, look: Look) -> Tensor:
         half = look.gray.shape[1] // 2
@@ -117,7 +117,7 @@ class TopBrighter(_Shape):
 class HorizontalEdges(_Shape):
     """Part of the squared steps that run from top to bottom, across horizontal edges."""
 
-    name, unit, needs_place = "horizontal edges among all", "%", False
+    name, unit, visible, needs_place = "horizontal edges among all", "%", 0.1, False
 
     def of(self, look: Look) -> Tensor:
         lying, standing = (x.square().mean((1, 2)) for x in (look.down, look.across))

@@ -78,7 +78,7 @@ class BorderBrightness(_Tone):
 class Corners(_Tone):
     """Mean of the four corners minus that of the middle."""
 
-    name = "corners brighter than middle by"
+    name, weight = "corners brighter than middle by", 0.5
 
     def of(self, look: Look) -> Tensor:
         x = look.gray
@@ -105,7 +105,7 @@ class _Color(Reading):
 class Saturation(_Color):
     """Mean difference between the brightest and the darkest channel."""
 
-    name = "saturation"
+    name, words = "saturation", ("garish", "pale")
 
     def of(self, look: Look) -> Tensor:
         return (look.images.amax(1) - look.images.amin(1)).mean((1, 2))
@@ -147,9 +147,8 @@ class ColorNoise(_Color):
 class NumberOfColors(Reading):
     """Number of colors if each channel is rounded to 16 steps."""
 
-    name, family, visible, weight = "number of colors", "color", 10.0, 0.2
+    name, family, visible, only = "number of colors", "color", 10.0, "less"
     words = ("", "too few shades")
-    resembles = ("noisy", "")
 
     def of(self, look: Look) -> Tensor:
         steps = (16 * look.images[:, :3].clamp(0, 1)).round().long()
