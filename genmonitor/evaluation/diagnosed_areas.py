@@ -250,9 +250,9 @@ def fault_kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
 
 
 def _constant(images: Images, drawn: Mapping[str, Tensor], findings: Sequence[Finding]) -> list[Finding]:
-    """Return the finding of a place that is nearly the same in all generated images, unless its kind is known."""
-    found = constant_place(images.fake, images.real)
-    if found is None or any(x.kinds and overlap(x.area.mask, found.mask) >= 0.5 for x in findings):
+    """Return the finding of a block that is nearly the same in all generated images, unless a kind explains it."""
+    found = None if any(x.kinds for x in findings) else constant_place(images.fake, images.real)
+    if found is None:
         return []
     area, p = Area(describe_area(found.mask), mask=found.mask), float(drawn["p_map"].cpu()[found.mask].min())
     sentence, remedy = text.constant_sentence(str(area), found.spread, p)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.functional.discrepancy_map import LEAST, largest_piece
+from genmonitor.functional.discrepancy_map import LEAST, largest_piece, slices_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,9 @@ class Constant:
 
 
 def constant_place(fake: Tensor, real: Tensor) -> Constant | None:
-    """Return the largest place where generated images [N, C, H, W] vary far less than elsewhere; None without one.
+    """Return the largest block where generated images [N, C, H, W] vary far less than elsewhere; None without one.
 
-    Samples that vary little everywhere have no such place, and neither have pixels that hardly vary in real images.
+    Samples that vary little everywhere have no such block, and neither have pixels that hardly vary in real images.
 
     Example:
         >>> fake, real = torch.rand(2, 50, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -43,7 +43,9 @@ def constant_place(fake: Tensor, real: Tensor) -> Constant | None:
     if not still.any():
         return None
     mask = largest_piece(still.cpu())
-    if not LEAST <= int(mask.sum()) <= 0.3 * mask.numel():
+    filled = float(mask[slices_of(mask)].double().mean())
+    # a block, and not what figures that are moved or missing leave empty
+    if filled < 0.75 or not LEAST <= int(mask.sum()) <= 0.3 * mask.numel():
         return None
     inside = mask.to(of_real.device)
     return Constant(mask, float((of_fake[inside].mean() / of_real[inside].mean()).sqrt()))

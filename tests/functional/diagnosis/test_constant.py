@@ -29,7 +29,7 @@ def test_a_block_is_found_where_everything_else_is_wrong_too() -> None:
     assert first.remedy.endswith("?")
 
 
-@pytest.mark.parametrize("what", ["nothing", "all alike", "constant in real ones too", "most of it"])
+@pytest.mark.parametrize("what", ["nothing", "all alike", "constant in real ones too", "most of it", "no block"])
 def test_no_place_is_said_that_is_no_news(what: str) -> None:
     fake, real = textures(1), textures(2)
     if what == "all alike":
@@ -38,4 +38,6 @@ def test_no_place_is_said_that_is_no_news(what: str) -> None:
         fake[:, :, :5, :6] = real[:, :, :5, :6] = 0.5
     if what == "most of it":
         fake[:, :, 4:] = 0.5
+    if what == "no block":
+        fake[:, :, :4, :8] = fake[:, :, :12, :2] = 0.5
     assert constant_place(fake, real) is None
