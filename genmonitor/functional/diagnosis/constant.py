@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.functional.discrepancy_map import LEAST, largest_piece, slices_of
+from genmonitor.functional.discrepancy_map import largest_piece, slices_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +44,8 @@ def constant_place(fake: Tensor, real: Tensor) -> Constant | None:
         return None
     mask = largest_piece(still.cpu())
     filled = float(mask[slices_of(mask)].double().mean())
-    # a block, and not what figures that are moved or missing leave empty
-    if filled < 0.75 or not LEAST <= int(mask.sum()) <= 0.3 * mask.numel():
+    # a block of twelve pixels or more, and not what figures that are moved or missing leave empty
+    if filled < 0.75 or not 12 <= int(mask.sum()) <= 0.3 * mask.numel():
         return None
     inside = mask.to(of_real.device)
     return Constant(mask, float((of_fake[inside].mean() / of_real[inside].mean()).sqrt()))
