@@ -79,6 +79,7 @@ class Chart {
       button.setAttribute("aria-label", `Download ${spec.title} as ${kind}`);
       button.addEventListener("click", async () => save(`${name}.${kind.toLowerCase()}`, await make(spec, this.canvas)));
     }
+    addCopy(place, spec.title, () => valuesOf(spec, "\t"));
   }
 
   draw() {

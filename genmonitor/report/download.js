@@ -1,4 +1,5 @@
-// What a chart shows as a file: its values, or its drawing with the styles that the page gives it.
+// What a chart shows as a file: its values, or its drawing with the styles that the page gives it. Charts and tables are
+// also copied as cells, which a spreadsheet takes.
 
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "fill-opacity", "font-size", "font-family", "text-anchor", "color"];
 
@@ -10,11 +11,34 @@ function save(name, blob) {
   URL.revokeObjectURL(link.href);
 }
 
-function valuesOf(spec) {
-  const cell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+function valuesOf(spec, between = ",") {
+  const cell = (text) => (/[",\n]/.test(text) && between === "," ? `"${text.replaceAll('"', '""')}"` : text);
   const rows = spec.x.map((x, i) => [...(spec.by ? [x] : []), ...spec.series.map((c) => c.values[i] ?? "")]);
   const lines = [[...(spec.by ? [spec.by] : []), ...spec.series.map((c) => cell(c.label))], ...rows];
-  return `${lines.map((row) => row.join(",")).join("\n")}\n`;
+  return `${lines.map((row) => row.join(between)).join("\n")}\n`;
+}
+
+const cellsOf = (table) => [...table.rows].map((row) =>
+  [...row.cells].map((cell) => cell.textContent.trim().replace(/\s+/g, " ")).join("\t")).join("\n");
+
+// a button that copies a text, also in a frame that has no clipboard
+function addCopy(place, title, make) {
+  const button = html("button", "save", "Copy", place);
+  button.type = "button";
+  button.setAttribute("aria-label", `Copy ${title}`);
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(make());
+    } catch {
+      const area = html("textarea", "", make(), document.body);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+      button.focus();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
 }
 
 // a color as every program reads it: browsers give those that are mixed as oklab

@@ -212,6 +212,12 @@ for (const section of document.querySelectorAll("[data-section]")) {
   section.querySelectorAll(".slider").forEach((figure) => slide(figure, sliders[figure.dataset.slider].pictures));
 }
 
+for (const table of document.querySelectorAll(".scroll > table")) {
+  const place = html("div", "saves copy", "");
+  table.parentNode.before(place);
+  addCopy(place, table.parentNode.getAttribute("aria-label"), () => cellsOf(table));
+}
+
 if (drawn.moments.length > 1) {
   const input = document.getElementById("moment");
   const choose = (number) => {

@@ -300,6 +300,35 @@ def test_chart_is_downloaded_as_pixels(opened, page):
     assert len(picture.getcolors(10**6)) > 10
 
 
+@pytest.mark.parametrize("clipboard", [True, False])
+def test_charts_and_tables_are_copied_by_keyboard(opened, page, clipboard):
+    """A frame of a notebook or of TensorBoard has no clipboard: there the browser's own copying is heard."""
+    opened.get(page)
+    opened.execute_script(
+        """
+        window.copied = [];
+        const taken = {writeText: (text) => { window.copied.push(text); return Promise.resolve(); }};
+        Object.defineProperty(navigator, "clipboard", {value: arguments[0] ? taken : undefined});
+        document.addEventListener("copy", () => window.copied.push(document.activeElement.value));
+        """,
+        clipboard,
+    )
+    names = ("Copy CMS of image and product", "Copy Regions at the last evaluation (cms)")
+    for number, name in enumerate(names, 1):
+        (button,) = find(opened, f'[aria-label="{name}"]')
+        opened.execute_script("arguments[0].focus()", button)
+        opened.switch_to.active_element.send_keys("\n")
+        until(opened, lambda page, number=number: page.execute_script("return window.copied.length") == number)
+        assert button.text == "Copied"
+        assert opened.switch_to.active_element == button
+    chart, table = opened.execute_script("return window.copied")
+    assert chart.splitlines()[0] == "epoch\timage\tproduct"
+    assert len(chart.splitlines()) == 201
+    head, *rows = table.splitlines()
+    assert head.startswith("region\twhere\tsites\tagainst real images\t")
+    assert [row.split("\t")[0] for row in rows] == ["cluster 2", "cluster 1", "constant"]
+
+
 def test_contents_lead_to_every_part(opened, page):
     opened.get(page)
     links = [link.get_attribute("href").rpartition("#")[2] for link in find(opened, "nav a, .skip")]
