@@ -42,16 +42,18 @@ class WandbBackend(Backend):
         self._log(values, step)
 
     def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
-        """Log figures as JPEG images, since W&B keeps those of every evaluation, with the epoch below each."""
+        """Log figures of 256 colors or as JPEG, since W&B keeps those of all evaluations, with the epoch below each."""
         import wandb
         from PIL import Image
 
         caption = None if epoch is None else f"epoch {epoch}"
         for tag, png in figures.items():
+            picture = Image.open(io.BytesIO(png), formats=["PNG"]).convert("RGB")
             with TemporaryDirectory() as folder:  # given a picture rather than a file, wandb writes larger ones
-                path = Path(folder, "figure.jpg")
-                # of this quality letters stay sharp at half the size of a PNG file
-                Image.open(io.BytesIO(png), formats=["PNG"]).convert("RGB").save(path, quality=50)
+                paths = Path(folder, "figure.png"), Path(folder, "figure.jpg")
+                picture.quantize(256).save(paths[0], optimize=True)
+                picture.save(paths[1], quality=50)  # letters stay sharp
+                path = min(paths, key=lambda path: path.stat().st_size)
                 self._log({tag: wandb.Image(str(path), caption=caption)}, step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
@@ -89,14 +91,14 @@ class WandbBackend(Backend):
     def log_page(self, page: Path, step: int, last: bool = False) -> None:
         """Log the report as unchanged HTML, since wandb's additions would make its links open elsewhere.
 
-        W&B keeps every page, up to two megabytes each. It therefore gets those of evaluations 1, 8, 64 and so on, and
-        the last.
+        W&B keeps every page, up to two megabytes each. It therefore gets those of evaluations 1, 16, 256 and so on,
+        and the last.
         """
         import wandb
 
         count, sent = _pages.get(self.experiment, (0, 0))
         count += not last
-        if count > sent if last else count >= 8 * sent:
+        if count > sent if last else count >= 16 * sent:
             self._log({"genmonitor/report": wandb.Html(str(page), inject=False)}, step)
             sent = count
         _pages[self.experiment] = count, sent

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from genmonitor.plotting.style import Drawing
 
-MAX_BYTES = 560_000
-"""Largest size of all pictures of a page, which need a third more in its text. Beyond it, fewer evaluations are shown.
-"""
+MAX_BYTES = 1_200_000
+"""Size of all pictures of a page, which need a third more in its text. Beyond it, fewer evaluations are shown."""
+MAX_SHOWN = 24
 QUALITY = 80
 """Quality of larger pictures, on Pillow's scale to 100."""
 
@@ -42,8 +42,11 @@ class Pictures:
         dated += [run.strips.get(name, []) for run in runs for name in ("images", "diagnosis")]
         fixed = [_encode(x[-1].path)[0] for run in runs for x in _figures(run, dated=False).values()]
         fixed += [x.path.read_bytes() for run in runs for x in run.strips.get("real", [])]
-        left = max(MAX_BYTES - sum(map(len, fixed)), MAX_BYTES // 2)
-        self._part = left // max(1, sum(bool(pictures) for pictures in dated))
+        left = self._part = max(MAX_BYTES - sum(map(len, fixed)), MAX_BYTES // 2)
+        needs = sorted(len(some[:MAX_SHOWN]) * _largest(some) for some in dated if some)
+        for number, need in enumerate(needs):  # what the small ones leave is for the large ones
+            self._part = left // (len(needs) - number)
+            left -= min(need, self._part)
 
     def latest(self, run: MonitorRun) -> list[dict[str, Any]]:
         """Return the figures of which only the latest is kept."""
@@ -75,8 +78,7 @@ class Pictures:
 
     def _chosen(self, pictures: Sequence[Picture]) -> list[Picture]:
         """Choose pictures spread evenly over the evaluations, including the first and the last, as many as fit."""
-        size = max(len(_encode(x.path)[0]) for x in {pictures[0], pictures[len(pictures) // 2], pictures[-1]})
-        count = max(2, min(24, len(pictures), self._part // max(size, 1)))
+        count = max(2, min(MAX_SHOWN, len(pictures), self._part // _largest(pictures)))
         last = len(pictures) - 1
         return [pictures[i] for i in sorted({round(i * last / (count - 1)) for i in range(count)})]
 
@@ -87,6 +89,12 @@ def _figures(run: MonitorRun, *, dated: bool) -> dict[str, list[Picture]]:
     drawn = {"clusters": run.partition is not None, "samples": "images" in strips, "diagnosis": "diagnosis" in strips}
     shown = {kind: found for kind, found in run.pictures.items() if not drawn.get(kind)}
     return {kind: found for kind, found in shown.items() if (found[-1].epoch is not None) is dated}
+
+
+def _largest(pictures: Sequence[Picture]) -> int:
+    """Return the size of the largest picture on the page, by three of them; a strip is there as it is."""
+    some = {pictures[0], pictures[len(pictures) // 2], pictures[-1]}
+    return max(1, *(x.path.stat().st_size if x.about else len(_encode(x.path)[0]) for x in some))
 
 
 def _moment(picture: Picture) -> dict[str, int | None]:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import io
 import json
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, read_wandb_tables, wandb_records
 from _helpers.loggers import CHARTS, AnyLogger, WandbRun, both_namespaces, cluster_figures
 from _helpers.modules import digits, fit, loader
+from PIL import Image
 
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Alert
@@ -49,8 +51,8 @@ def test_all_of_an_evaluation_is_one_row_over_the_trainers_step(namespace, folde
     assert [values["_step"] for values in logged] == [0, 1, 2, 3]
     assert (logged[0]["cms/image"], logged[0]["epoch"], logged[0]["cms/cluster_map/caption"]) == (0.5, 3, "epoch 3")
     assert logged[0]["cms/prompts/_type"] == "table-file"
-    pictures = list(folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.jpg"))
-    assert [picture.read_bytes()[:3] for picture in pictures] == [b"\xff\xd8\xff"] * 2
+    pictures = list(folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.png"))
+    assert [picture.read_bytes()[1:4] for picture in pictures] == [b"PNG"] * 2
 
 
 def test_monitors_of_a_run_share_its_row_and_steps_do_not():
@@ -73,14 +75,14 @@ def test_page_is_one_panel_that_holds_it_as_it_is(folder):
 
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
     backend = WandbBackend(logger)
-    pages = [f"<!doctype html><head></head><a href='#cms'>{number}</a>" for number in range(8)]
+    pages = [f"<!doctype html><head></head><a href='#cms'>{number}</a>" for number in range(16)]
     for step, text in enumerate(pages):
         (folder / "report.html").write_text(text)
         backend.log_page(folder / "report.html", step)
         backend.finish_evaluation(step)
     finish(logger)
     assert [row["genmonitor/report/_type"] for row in read_wandb(folder)] == ["html-file"] * 2
-    assert read_wandb_pages(folder, "genmonitor/report") == [pages[0], pages[7]]
+    assert read_wandb_pages(folder, "genmonitor/report") == [pages[0], pages[15]]
 
 
 def test_a_hundred_evaluations_have_few_pages_and_the_last(folder):
@@ -94,7 +96,7 @@ def test_a_hundred_evaluations_have_few_pages_and_the_last(folder):
         backend.log_page(page, 100, last=True)
         backend.finish_evaluation(100)
     sent = [row["trainer/global_step"] for row in run.rows if "genmonitor/report" in row]
-    assert sent == [1, 8, 64, 100]
+    assert sent == [1, 16, 100]
 
 
 def test_settings_are_in_the_config(folder):
@@ -177,6 +179,20 @@ def test_samples_of_a_diagnosis_are_a_table_of_their_readings(folder, aligned):
     assert all(isinstance(cell, float) for row in rows for cell in row[2:])
     (row,) = [values for values in read_wandb(folder) if "cms/samples_table/_type" in values]
     assert row[STEP] == made.history[-1]["step"]
+
+
+def test_a_photograph_is_a_jpeg_and_a_drawing_is_not(folder):
+    """A hundred evaluations send ten megabytes at most, half of them figures."""
+    import lightning.pytorch.loggers
+
+    noise = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)).save(noise, "PNG")
+    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
+    WandbBackend(logger).log_figures({"photo": noise.getvalue(), **cluster_figures()}, 1, epoch=1)
+    finish(logger)
+    logged = {path.name.partition("_")[0]: path for path in folder.glob("wandb/*/files/media/images/**/*.*")}
+    assert {name: path.suffix for name, path in logged.items()} == {"photo": ".jpg", "cluster": ".png"}
+    assert Image.open(logged["cluster"]).getcolors(256)
 
 
 def test_a_table_of_64_pictures_is_small(folder):

@@ -12,6 +12,7 @@ from PIL import Image
 
 from genmonitor.evaluation.results import ShownImages
 from genmonitor.plotting.pixel_clusters import cluster_map
+from genmonitor.report import RunFolder
 from genmonitor.report import pictures as module
 from genmonitor.report.pictures import Pictures, _shown, describe_strip, encode_strip, render
 from genmonitor.report.run import read_run
@@ -67,6 +68,19 @@ def test_fewer_evaluations_are_shown_where_pictures_are_large(tmp_path, monkeypa
     monkeypatch.setattr(module, "MAX_BYTES", 5 * size + size + 10)  # the CKA matrix is as large
     pictures, run = of(folder)
     assert [p["epoch"] for p in pictures.sliders(run)[0]["pictures"]] == [0, 5, 10, 14, 19]
+
+
+def test_strips_count_as_they_are_on_the_page(tmp_path, monkeypatch):
+    """What other kinds leave of the room is for them."""
+    folder, noise = make_run(tmp_path, evaluations=20), np.random.default_rng(0).random((8, 32, 32, 3))
+    for number in range(1, 21):
+        RunFolder(folder).write_images("cms", "images", ShownImages(noise), 10 * number - 1, number - 1)
+    size = next(folder.glob("cms_images*.webp")).stat().st_size
+    monkeypatch.setattr(module, "MAX_BYTES", 8 * size)
+    pictures, run = of(folder)
+    shown = pictures.images(run)["strips"]
+    assert len(shown) == 7
+    assert sum(len(base64.b64decode(x["source"].partition(",")[2])) for x in shown) <= 8 * size
 
 
 def test_images_are_shown_in_place_of_the_figure_of_them(tmp_path):
