@@ -105,7 +105,7 @@ class Diagnosis:
         if explained and first.area.mask is not None and not bool(first.area.mask.all()):
             explained = self.areas[first.area.name].of_image if first.area.name in self.areas else 0.0
         explained = min(1.0, explained)
-        values = {"p_finding": self.p, "spread": whole.spread, "nearest": whole.nearest, "explained": explained}
+        values = {"p_finding": self.p, "spread": whole.spread, "nearest_sample": whole.nearest, "explained": explained}
         values["proportions"] = min(whole.proportions, max(0.0, 1.0 - explained))
         return values | ({} if self.singles is None else self.singles.values())
 

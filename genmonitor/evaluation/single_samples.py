@@ -99,8 +99,8 @@ class SingleSamples:
 
     def values(self) -> dict[str, float]:
         """Return the shares that have curves."""
-        found = {COPIED: float(self.copying.share), "strange": float(self.strange.share)}
-        return found | ({} if self.uncovered is None else {"uncovered": float(self.uncovered.share)})
+        found = {COPIED: float(self.copying.share), "strange_samples": float(self.strange.share)}
+        return found | ({} if self.uncovered is None else {"uncovered_images": float(self.uncovered.share)})
 
     def memorized(self, mask: Tensor) -> list[Finding]:
         """Return the finding of near copies of real images, with the nearest, if they are more than chance."""
@@ -119,7 +119,7 @@ class SingleSamples:
             return []
         p = float(self.uncovered.p_value)
         text = f"{percent(float(self.uncovered.share))} of the real images are unlike any sample ({format_p(p)})."
-        return [Finding(text, Area("real images"), "", "uncovered", fine=False, p=p)]
+        return [Finding(text, Area("real images"), "", "uncovered_images", fine=False, p=p)]
 
     def strangest(self, explained: bool = False) -> list[Finding]:
         """Return the finding of the strangest samples and their places; a detail if chance explains it.
@@ -145,7 +145,7 @@ class SingleSamples:
             what = f"as many as chance brings ({format_p(p)})"
         text, samples = f"Strangest samples: {', '.join(named)}; {what}.", tuple(self.strange.odd[:SHOWN].tolist())
         area, fine, detail = Area("single samples"), False if many else None, not (few if explained else many or far)
-        return [Finding(text, area, "", "strange", fine=fine, p=p, samples=samples, detail=detail)]
+        return [Finding(text, area, "", "strange_samples", fine=fine, p=p, samples=samples, detail=detail)]
 
 
 def of_copies(

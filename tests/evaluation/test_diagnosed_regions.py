@@ -77,7 +77,7 @@ def test_images_that_are_not_aligned_have_a_kind_without_a_place():
 def test_numbers_of_the_image_are_values_with_declarations(run):
     evaluator, history, _ = run
     declared = {spec.key for spec in evaluator.values()}
-    for key in ("spread", "nearest", "explained", "proportions"):
+    for key in ("spread", "nearest_sample", "explained", "proportions"):
         assert key in declared
         assert history[-1][key] >= 0
     assert history[-1]["explained"] > 0.5
@@ -115,7 +115,7 @@ def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatc
     monkeypatch.setattr("genmonitor.evaluation.regions.diagnoses.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
-    assert any(x.measure == "strange" for x in first)
+    assert any(x.measure == "strange_samples" for x in first)
     assert second[0].text.startswith("cluster_2 (right half) differs from real images")
 
 

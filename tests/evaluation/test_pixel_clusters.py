@@ -106,7 +106,15 @@ def test_region_values_are_all_declared(shared):
     evaluator, _, evaluation = shared
     specs = {spec.key: spec for spec in evaluator.values()}
     # which needs 100 images a side
-    of_diagnosis = {"spread", "nearest", "explained", "proportions", "copied", "strange", "uncovered"}
+    of_diagnosis = {
+        "spread",
+        "nearest_sample",
+        "explained",
+        "proportions",
+        "copied",
+        "strange_samples",
+        "uncovered_images",
+    }
     assert specs.keys() - of_diagnosis == evaluation.values.keys() - {"sampling_seconds", "metric_seconds"}
     better = {key: spec.better for key, spec in specs.items()}
     assert better["cluster_1"] == better["image"] == "high"

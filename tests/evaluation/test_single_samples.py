@@ -60,7 +60,7 @@ def test_many_odd_samples_are_a_finding(sets):
     [finding] = looked_at(fake, real).strangest()
     assert finding.fine is False
     assert "% are stranger than 99 % of real images (p < 0.0001)" in finding.text
-    assert looked_at(fake, real).values()["strange"] == pytest.approx(0.2, abs=0.03)
+    assert looked_at(fake, real).values()["strange_samples"] == pytest.approx(0.2, abs=0.03)
 
 
 def test_real_images_that_no_sample_is_like_are_counted_and_shown(sets):
@@ -70,7 +70,7 @@ def test_real_images_that_no_sample_is_like_are_counted_and_shown(sets):
     found = looked_at(fake, real)
     [first] = found.without_samples()
     assert re.fullmatch(r"(1[4-9]|2[0-3]) % of the real images are unlike any sample \(p = 0.001\)\.", first.text)
-    assert found.values()["uncovered"] == pytest.approx(0.18, abs=0.05)
+    assert found.values()["uncovered_images"] == pytest.approx(0.18, abs=0.05)
     shown = found.shown["real images least like any sample"]
     assert sum(any(torch.equal(x, y) for y in real[:100]) for x in shown) >= 14  # of 16
 
@@ -114,6 +114,6 @@ def test_findings_of_a_diagnosis_have_the_numbers_that_were_given(sets):
 
 def test_compare_names_odd_images_by_their_place_in_the_set_though_it_takes_them_in_another_order(sets):
     found = compare(real=sets[1], fake=sets[0], settings=RegionSettings(n_clusters=2))
-    finding = next(x for x in found.findings if x.measure == "strange")
+    finding = next(x for x in found.findings if x.measure == "strange_samples")
     assert {17, 150} == set(finding.samples[:2])
     assert "17 (upper left)" in str(found)

@@ -77,7 +77,7 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
         "CMS of image and product": ["image", "product"],
         "p-value": ["p"],
         "Variety": ["spread"],
-        "Single samples": ["uncovered", "copied"],
+        "Single samples": ["uncovered_images", "copied"],
         "Error ratio": [f"error_ratio_{name}" for name in regions],
         "Structure": ["structure_image"],
         "Texture": ["texture_image"],

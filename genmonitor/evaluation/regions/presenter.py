@@ -172,7 +172,7 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
         return {"diagnosis": drawn}
     shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
-    said = [str(x) for key in ("strange", "uncovered") for x in diagnosis.findings if x.measure == key]
+    said = [str(x) for key in ("strange_samples", "uncovered_images") for x in diagnosis.findings if x.measure == key]
     title, note = said if len(said) == 2 else " ".join(said).partition("; ")[::2]
     odd = partial(plots.side_by_side, shown, value_range, title, note and capitalized(note))
     return {"diagnosis": drawn, "single_samples": odd}
