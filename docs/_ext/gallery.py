@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of the gallery of kinds, written from what the package itself says of each."""
+"""The sections of the galleries of kinds, written from what the package itself says of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, Kind
 
-PLACE = "<!-- the kinds -->"
+PLACE = re.compile(r"<!-- (links|kinds) of (\w+) -->")
+COLOR = ("color", "desaturated", "oversaturated", "hue", "channels_swapped")
+"""Kinds of tone that have a page of their own."""
 UNKNOWN = "none that a source bears out"
 PICTURES = Path(__file__).parents[1] / "pictures" / "kinds"
 
@@ -55,17 +57,26 @@ def section(name: str, kind: type[Kind], said: str) -> str:
     return "\n".join([f"## {title.capitalize()}", "", picture, "", f"> {said}", "", "| | |", "| --- | --- |", *lines])
 
 
-def gallery() -> str:
-    """Return links to the sections of all kinds, and these."""
+def group_of(name: str) -> str:
+    """Return the page of a kind: that of its module, or "color"."""
+    return "color" if name in COLOR else KINDS[name].__module__.rpartition(".")[2]
+
+
+def links(group: str) -> str:
+    """Return links to the sections of a page."""
+    names = (name for name in KINDS if group_of(name) == group)
+    return " · ".join(f"[{name.replace('_', ' ')}](kinds-{group}.md#{name.replace('_', '-')})" for name in names)
+
+
+def gallery(group: str) -> str:
+    """Return the sections of a page."""
     said = json.loads((PICTURES / "said.json").read_text(encoding="utf-8"))
-    links = " · ".join(f"[{name.replace('_', ' ')}](#{name.replace('_', '-')})" for name in KINDS)
-    return "\n\n".join([links, *(section(name, kind, said[name]) for name, kind in KINDS.items())])
+    return "\n\n".join(section(name, kind, said[name]) for name, kind in KINDS.items() if group_of(name) == group)
 
 
 def on_read(app: Any, docname: str, source: list[str]) -> None:
-    """Put the sections where the page asks for them."""
-    if PLACE in source[0]:
-        source[0] = source[0].replace(PLACE, gallery())
+    """Put links and sections where a page asks for them."""
+    source[0] = PLACE.sub(lambda match: {"links": links, "kinds": gallery}[match[1]](match[2]), source[0])
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -86,6 +86,9 @@ SAYS = {
     ),
     "docs/monitors/disagreement.md": lambda s: last(s)["total"] > 0,
     "docs/how-to/lightning.md": lambda s: 0 <= last(s)["image"] <= 1,
+    "docs/how-to/metrics-in-a-module.md": lambda s: (
+        {"val/mmd", "val/vendi", "val/coverage"} < s["trainer"].callback_metrics.keys() and "at epoch" in s["printed"]
+    ),
     "docs/how-to/plain-loop.md": lambda s: f"Report: {Path.cwd()}/runs/loop/genmonitor/report.html" in s["printed"],
     "docs/how-to/diffusers.md": lambda s: 0 <= last(s)["image"] <= 1,
     "docs/how-to/finished-runs.md": lambda s: s["found"].finding.startswith(
