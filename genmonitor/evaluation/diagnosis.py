@@ -15,7 +15,7 @@ from genmonitor._formatting import as_sentence
 from genmonitor._html import text_html
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.diagnosed_areas import UNEXPLAINED, diagnose_areas, fault_kinds, find_areas, no_difference
-from genmonitor.evaluation.single_samples import SingleSamples
+from genmonitor.evaluation.single_samples import SingleSamples, halves_of
 from genmonitor.findings.finding import Finding
 from genmonitor.functional.diagnosis.area import AreaDiagnosis
 from genmonitor.functional.diagnosis.fit import put_faults, working
@@ -180,7 +180,7 @@ def diagnose(
             at most 16 pixels a side from random places are compared, and findings name kinds but no places.
         encoded: True if samples come from an encoder, so that faults of pixels, such as blur, are left out.
         skip_failing: True to list fault models and readings that fail in `failures` instead of raising their errors.
-        train: Training images or features to find copies of; None for copies of every second real image.
+        train: Training images or features to find copies of; None for copies of a random half of the real images.
         train_indices: Numbers of the training images in findings, such as those of a data set; None for 0, 1 …
         fake_indices: Numbers of the generated images in findings, likewise.
         seed: Seed of the halves and of random faults.
@@ -215,7 +215,8 @@ def diagnose(
     if singles is not None and whole is not None:
         findings = _with_others(findings, singles, whole)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
-    examples |= _copied_images(singles, given[1][::2] if train is None else train)
+    among = given[1][halves_of(len(given[1]))[0].to(real.device)] if train is None else train
+    examples |= _copied_images(singles, among)
     if not skip_failing:
         left_out += tuple(as_sentence(note) for note in repeat_notes("real images", hashes_of(given[1])))
     named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
@@ -71,20 +72,21 @@ class SingleSamples:
         Args:
             fake: Generated images [N, C, H, W].
             real: Real images [M, C, H, W].
-            train: Images that may be copied; None for every second real one, with the others held out.
+            train: Images that may be copied; None for a random half of the real ones, with the others held out.
             train_indices: Numbers of the training images; None for 0, 1, …
             fake_indices: Numbers of the generated images.
             aligned: Same as in `genmonitor.diagnose`.
         """
-        among, held_out = (real[::2], real[1::2]) if train is None else (train.to(real.device), real)
+        first, second = (half.to(real.device) for half in halves_of(len(real)))
+        among, held_out = (real[first], real[second]) if train is None else (train.to(real.device), real)
         if min(map(len, (fake, among, held_out))) < MIN_SAMPLES:
             return None
         copying = data_copying_test(fake, held_out, among)
         strange = odd_samples_test(fake, _some(held_out), _some(among), aligned=aligned)
-        to_cover, uncovered = _some(real[::2]), None
+        to_cover, uncovered = _some(real[first]), None
         if len(real) >= 2 * MIN_SAMPLES:
-            uncovered = uncovered_test(_some(fake), _some(real[1::2]), to_cover)
-        numbers = range(0, len(real), 2) if train is None else train_indices or range(len(among))
+            uncovered = uncovered_test(_some(fake), _some(real[second]), to_cover)
+        numbers = first.tolist() if train is None else train_indices or range(len(among))
         pairs = zip(copying.copied.tolist(), copying.nearest[copying.copied].tolist(), strict=True)
         # copies are an alert, so their level is lower
         copied = float(copying.p_value) <= LEVEL / 50
@@ -169,7 +171,16 @@ def of_copies(
     )
 
 
+def halves_of(count: int) -> tuple[Tensor, Tensor]:
+    """Return the indices of two random halves of images, always the same ones.
+
+    Every second image would be of half the classes where classes alternate, as the prompts of samples do.
+    """
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    return order[: (count + 1) // 2].sort().values, order[(count + 1) // 2 :].sort().values
+
+
 def _some(images: Tensor) -> Tensor:
-    """Return at most a number of images, evenly spread since folders are often sorted by class."""
-    # largest number of real images to compare with, since their distances are most of the work
-    return images[:: max(1, -(-len(images) // 500))]
+    """Return at most 500 images at random, since their distances are most of the work."""
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(1))
+    return images[order[:500].sort().values.to(images.device)]

@@ -117,3 +117,16 @@ def test_compare_names_odd_images_by_their_place_in_the_set_though_it_takes_them
     finding = next(x for x in found.findings if x.measure == "strange_samples")
     assert {17, 150} == set(finding.samples[:2])
     assert "17 (upper left)" in str(found)
+
+
+@pytest.mark.parametrize("side", ["fake", "real"])
+def test_classes_in_turn_are_neither_copied_nor_left_out(side):
+    """As the prompts of samples are, and the images of a loader that balances classes."""
+    patterns = torch.rand(6, 1, 16, 16, generator=torch.Generator().manual_seed(9))
+    sets = {name: images(1200, seed) + patterns.repeat(200, 1, 1, 1) for seed, name in enumerate(("fake", "real"))}
+    other = "real" if side == "fake" else "fake"
+    sets[other] = sets[other][torch.randperm(1200, generator=torch.Generator().manual_seed(0))]
+    found = looked_at(**sets)
+    assert found.copies == ()
+    assert found.without_samples() == []
+    assert max(float(x.share) for x in (found.copying, found.strange, found.uncovered)) < 0.03

@@ -129,7 +129,8 @@ def test_what_is_fine_is_no_finding():
     images = torch.rand(80, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     made = diagnose(fake=images[:40], real=images[40:], area=rectangle(8, 8), fault_models=[])
     assert made.findings[0].fine
-    assert diagnose_for_all(lambda: made, SingleProcess()).findings == ()
+    # but the strangest samples are named among the details, as many as chance brings
+    assert [x for x in diagnose_for_all(lambda: made, SingleProcess()).findings if not x.detail] == []
 
 
 def test_a_diagnosis_that_fails_costs_itself_alone():
