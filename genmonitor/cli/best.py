@@ -25,17 +25,13 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
     if best is None:
         got = "; ".join([*(monitor.prefix for monitor in found.monitors), *found.unreadable]).removesuffix(".")
         raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {got}.")
-    if "global_step" not in best:
-        raise ValueError(
-            f"Expected a run of a Trainer, but a loop made {folder.parent}, whose checkpoints nobody but it knows. The "
-            f"evaluation to keep is that of epoch {best['values']['epoch']:g}, step {best['values']['step']:g}."
-        )
-    step, epoch = best["global_step"], best["values"]["epoch"]
+    step, epoch = best.get("global_step", best["values"]["step"]), best["values"]["epoch"]
     path = find_checkpoint(folder.parent, step, ("", "**/"))
     if path is None:
         raise ValueError(
-            f"Expected the checkpoint of epoch {epoch:g} (step {step}), which is the one to keep, but {folder.parent} "
-            "has none of this step. Train with ModelCheckpoint(monitor=monitor.key), which keeps it."
+            f"Expected the checkpoint of epoch {epoch:g} (step {step:g}), which is the one to keep, but "
+            f"{folder.parent} has none of this step. Train with ModelCheckpoint(monitor=monitor.key), which keeps it; "
+            "in a loop of your own save one where `monitor.is_best`."
         )
     result = {"checkpoint": str(path), "epoch": epoch, "step": step, "message": best["message"]}
     return result, result["checkpoint"]

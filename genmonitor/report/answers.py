@@ -27,8 +27,6 @@ from genmonitor.plotting.style import boundaries
 from genmonitor.report.run import MonitorRun, Note
 
 DOCS = "https://github.com/genmonitor/genmonitor/blob/main/docs"
-HOW_TO = {"Variety of the samples": "monitors/diversity", "Prompts that differ": "monitors/disagreement"}
-"""Pages about the findings of a section that come without advice; others are of images."""
 
 
 def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
@@ -53,8 +51,6 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
         faults = [x for x in findings if x.fine is False and (x.kinds or x.area.mask is not None)]
         answers = _finding(faults[0] if news and faults else findings[0], record)
-        page = HOW_TO.get(str(run.fixed.get("title")), "how-to/next-step")
-        answers["how"] = f"{DOCS}/{page}.md" if answers["fine"] is False and not answers["next"] else ""
         far = regions.far_worse(record) if regions is not None and answers["where"] == WHOLE[-1] else None
         if regions is not None and far is not None:
             answers["where"] += f", most in {regions.area(far)}"
@@ -87,20 +83,9 @@ def _progress(run: MonitorRun, key: str, so_far: Sequence[Record], worse: str) -
     course = [so_far[0][key], now] if len(so_far) > 1 else [now]
     real = [x.format(record[x.key]) for x in run.values.values() if x.baseline_of == key and x.key in record]
     trend = ", real images ".join([amount(spec, *course), *real])
-    whole = WHOLE[-1] if spec.unit == "×" else "all prompts"
-    better = _better(change(spec, so_far) if run.best_key else "", worse, whole)
-    return {"better": better, "trend": trend, "height": math.log10(max(now, 1.0)) if spec.unit == "×" else now}
-
-
-def _better(said: str, worse: str, whole: str) -> str:
-    """Return the change of the whole, after what is worse if anything is."""
-    if not worse and not said:
-        return ""
-    if not worse or not said or said.startswith("worse"):
-        return capitalized(worse or said)
-    if said.startswith("better") and not said.endswith("best so far"):
-        said = "better than the evaluation before"
-    return f"{capitalized(worse)}; {whole} {said}"
+    said = worse or (change(spec, so_far) if run.best_key else "")
+    height = math.log10(max(now, 1.0)) if spec.unit == "×" else now
+    return {"better": said and capitalized(said), "trend": trend, "height": height}
 
 
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
@@ -185,6 +170,7 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
         "sure": "not tested" if first.p is None else "yes" if differs(first.p) else "no",
         "p": "" if first.p is None else format_p(first.p),
         "next": first.remedy,
+        "how": f"{DOCS}/how-to/next-step.md" if first.fine is False and not first.remedy else "",
         "cause": first.cause,
         "gallery": f"{DOCS}/pictures/kinds/{kinds[0].name}.png" if kinds and kinds[0].name in KINDS else "",
         "outline": "" if whole or mask is None else _outline(mask),

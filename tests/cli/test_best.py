@@ -4,7 +4,7 @@ import json
 from _helpers.runs import make_run
 
 
-def test_best_refuses_the_run_of_a_loop(tmp_path, genmonitor):
+def test_best_names_the_evaluation_of_a_loop(tmp_path, genmonitor):
     """Nobody but the loop knows its checkpoints."""
     path = make_run(tmp_path / "run") / "cms_run.json"
     run = json.loads(path.read_text())
@@ -14,8 +14,8 @@ def test_best_refuses_the_run_of_a_loop(tmp_path, genmonitor):
     path.write_text(json.dumps(run))
     status, said, complaint = genmonitor("best", tmp_path / "run")
     assert (status, said) == (2, "")
-    assert "Expected a run of a Trainer, but a loop made" in complaint
-    assert "is that of epoch 2, step 29" in complaint
+    assert "Expected the checkpoint of epoch 2 (step 29), which is the one to keep" in complaint
+    assert "in a loop of your own save one where `monitor.is_best`" in complaint
 
 
 def test_best_says_why_a_file_of_the_run_cannot_be_read(tmp_path, genmonitor):

@@ -5,7 +5,6 @@ import pytest
 import torch
 from _helpers.runs import COMPARED, changed, make_run, record, write_evaluation
 
-from genmonitor.evaluation.diversity_findings import DiversityPresenter
 from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.values import ValueSpec
 from genmonitor.findings.words import advice
@@ -110,9 +109,6 @@ def test_a_fault_without_advice_has_the_page_that_tells_how_to_go_on(folder):
     advised = answered(folder, [said(remedy="less")])[-1]
     assert fine["how"] == advised["how"] == ""
     assert wrong["how"].endswith("/docs/how-to/next-step.md")
-    answered(folder, [said()])
-    changed(folder, title=DiversityPresenter.title)
-    assert answers_of(MonitorRun.read(folder / "cms_run.json"))[-1]["how"].endswith("/docs/monitors/diversity.md")
 
 
 def test_course_of_a_value_without_an_order(folder):
@@ -160,7 +156,7 @@ def test_alerts_that_last_are_said_before_the_progress(folder):
     first, worse, better, over = (x["better"] for x in answers_of(found))
     assert "lert" not in first + over
     assert worse == "Alert: cluster_2 worse than best since epoch 0 and 1 more"
-    assert better == f"{worse}; whole image better than the evaluation before"
+    assert better == worse
 
 
 def test_what_got_worse_is_news_and_the_diagnosis_still_says_what_and_where(folder):
@@ -168,7 +164,7 @@ def test_what_got_worse_is_news_and_the_diagnosis_still_says_what_and_where(fold
     news = Finding(said_news, Area("image"), "", "error_ratio_image", fine=False, p=0.002)
     dark = said([FaultKind("darker", 0.2, "of the range", 0.9)], remedy="less", cause="Usual cause: more.")
     last = answered(folder, [news, dark], ratios=(28.0, 67.0, 40.0))[-1]
-    assert last["better"] == "Visibly worse than at epoch 0, its best; whole image better than the evaluation before"
+    assert last["better"] == "Visibly worse than at epoch 0, its best"
     assert (last["where"], last["share"], last["next"], last["p"]) == (
         "lower right",
         "90 % explained",
