@@ -311,7 +311,7 @@ def _examples(
         faults = "fault" if len(finding.kinds) == 1 else "faults"
         out[f"real, with the {faults} put in"] = faulty * ((high - low) or 1.0) + low
     if found and found.missing:
-        out["real, like hardly any sample"] = real[list(found.missing.examples[:EXAMPLES])]
+        out["real, hardly ever sampled"] = real[list(found.missing.examples[:EXAMPLES])]
     chosen = torch.tensor(finding.samples[:EXAMPLES] or range(min(EXAMPLES, len(fake))), device=fake.device)
     out["generated, those that show it most" if finding.samples else "generated"] = fake[chosen]
     return {name: some.cpu() for name, some in out.items()}

@@ -106,19 +106,16 @@ def missing_sentence(missing: Missing) -> str:
         >>> import torch
         >>> from genmonitor.functional.diagnosis.readings.tone import Red
         >>> red = Said(Red(), 0.04, -0.03, 1.0, 0.001, torch.arange(3), torch.arange(3))
-        >>> missing_sentence(Missing(0.24, 1e-9, (red,), ()))[51:]
-        'red beyond the other colors 0.04, other real images −0.03 (p < 0.0001).'
+        >>> missing_sentence(Missing(0.24, 1e-3, (red,), ()))
+        'Hardly ever sampled: 24 % of the real images, with red beyond the other colors 0.04, others −0.03 (p = 0.001).'
         >>> missing_sentence(Missing(0.24, 1e-9, (), ()))
-        'Hardly any sample is like 24 % of the real images (p < 0.0001).'
+        'Hardly ever sampled: 24 % of the real images (p < 0.0001).'
     """
-    most, common = missing.share > HALF, ""
-    if missing.readings:
-        said = missing.readings[0]
-        values = [said.reading.value(x) for x in (said.fake, said.real)]
-        here, others = reversed(values) if most else values
-        common = f": {said.reading.name} {here}, other real images {others}"
-    who, share = ("Nearly all samples are", 1 - missing.share) if most else ("Hardly any sample is", missing.share)
-    return f"{who} like {percent(share)} of the real images{common} ({format_p(missing.p)})."
+    common = ""
+    for said in missing.readings[:1]:
+        here, others = map(said.reading.value, (said.fake, said.real))
+        common = f", with {said.reading.name} {here}, others {others}"
+    return f"Hardly ever sampled: {percent(missing.share)} of the real images{common} ({format_p(missing.p)})."
 
 
 def advice(name: str, share: float = 0.0) -> tuple[str, str]:

@@ -54,12 +54,12 @@ def test_too_few_images_have_no_kinds() -> None:
 def test_the_first_line_says_what_is_missing() -> None:
     first = diagnose(fake=balls(400, 2, colors=2), real=balls(400, 1))
     sentence = str(first.findings[0])
-    assert "Hardly any sample is like 3" in sentence
-    assert "of the real images: red beyond the other colors 0." in sentence
-    assert len(first.examples["real, like hardly any sample"]) == 6
+    assert "Hardly ever sampled: 3" in sentence
+    assert "of the real images, with red beyond the other colors 0." in sentence
+    assert len(first.examples["real, hardly ever sampled"]) == 6
 
 
-def test_a_color_that_alone_is_left_is_said_instead() -> None:
+def test_two_colors_without_samples_are_told_by_the_one_that_is_left() -> None:
     sentence = str(diagnose(fake=balls(400, 2, colors=1), real=balls(400, 1)).findings[0])
-    assert "Nearly all samples are like 3" in sentence
-    assert "of the real images: blue beyond the other colors 0." in sentence
+    assert "Hardly ever sampled: 6" in sentence
+    assert "of the real images, with blue beyond the other colors −0." in sentence

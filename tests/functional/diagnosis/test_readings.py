@@ -43,10 +43,11 @@ CHANGES = {
     "corners brighter than middle by": lambda x: 0.5 * x,
     "distance from the mean image": lambda x: x.mean(0) + 0.5 * (x - x.mean(0)),
     "saturation": lambda x: x.mean(1, keepdim=True).expand_as(x),
+    "saturation of the background": lambda x: x + torch.tensor([0.2, 0, 0])[:, None, None],
     "red beyond the other colors": lambda x: x + torch.tensor([0.2, 0, 0])[:, None, None],
     "green beyond the other colors": lambda x: x + torch.tensor([0, 0.2, 0])[:, None, None],
     "blue beyond the other colors": lambda x: x + torch.tensor([0, 0, 0.2])[:, None, None],
-    "color noise of single pixels": lambda x: x + 0.05 * noise(x),
+    "color contrast of single pixels": lambda x: x + 0.05 * noise(x),
     "number of colors": lambda x: (3 * x).round() / 3,
     "pixels of the 8 commonest values": lambda x: (3 * x).round() / 3,
     "flat pixels": lambda x: x + 0.05 * noise(x),
@@ -164,9 +165,7 @@ def test_a_reading_of_which_one_side_alone_is_a_fault_is_said_of_that_side(name:
     assert bool(differing([reading], *(sides if planted else sides[::-1]), 0.01, seed=0)) == planted
 
 
-@pytest.mark.parametrize(
-    ("fake", "words"), [(0.0, "noisy or smeared, flat pixels 0 %"), (0.9, "too smooth, flat pixels 90 %")]
-)
+@pytest.mark.parametrize(("fake", "words"), [(0.0, "uneven, flat pixels 0 %"), (0.9, "too smooth, flat pixels 90 %")])
 def test_an_indirect_reading_is_said_with_the_word_for_its_side(fake: float, words: str) -> None:
     (flat,) = [x for x in READINGS if x.name == "flat pixels"]
     said = Said(flat, fake, 0.34, 1.0, 0.001, torch.arange(3), torch.arange(3))

@@ -71,11 +71,15 @@ class Look:
         return bool((border < FIGURE / 2).float().mean(1).median() > 0.5)
 
     @cached_property
+    def background(self) -> Tensor:
+        """Usual color of the border [N, C]."""
+        x = self.images
+        return torch.cat([x[:, :, 0], x[:, :, -1], x[:, :, :, 0], x[:, :, :, -1]], 2).median(2).values
+
+    @cached_property
     def contrast_to_border(self) -> Tensor:
         """Difference of each pixel from the usual color of the border, as a part of the range [N, H, W]."""
-        x = self.images
-        border = torch.cat([x[:, :, 0], x[:, :, -1], x[:, :, :, 0], x[:, :, :, -1]], 2)
-        return (x - border.median(2).values[:, :, None, None]).abs().amax(1)
+        return (self.images - self.background[:, :, None, None]).abs().amax(1)
 
     @cached_property
     def figure(self) -> Tensor:

@@ -18,7 +18,7 @@ class FlatPixels(_Detail):
     """Part of the pixels that hardly differ from their right and lower neighbors."""
 
     name, unit, visible = "flat pixels", "%", 0.08
-    words = ("too smooth", "noisy or smeared")
+    words = ("too smooth", "uneven")
     resembles = ("blurred", "noisy")
 
     def of(self, look: Look) -> Tensor:
@@ -66,7 +66,7 @@ class FineDetail(_Detail):
     """Standard deviation of the detail that 3×3 averaging removes, divided by that of the image."""
 
     name, unit, visible = "contrast that is fine detail", "%", 0.04
-    words = ("noisy or harsh", "fine detail is missing")
+    words = ("too much fine detail", "fine detail is missing")
     resembles = ("noisy", "blurred")
 
     def of(self, look: Look) -> Tensor:

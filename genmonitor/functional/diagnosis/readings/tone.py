@@ -111,6 +111,19 @@ class Saturation(_Color):
         return (look.images.amax(1) - look.images.amin(1)).mean((1, 2))
 
 
+class BackgroundTint(_Color):
+    """Difference between the brightest and the darkest channel of the usual color of the border."""
+
+    name, words, needs_background = (
+        "saturation of the background",
+        ("tinted background", "pale background"),
+        True,
+    )
+
+    def of(self, look: Look) -> Tensor:
+        return look.background.amax(1) - look.background.amin(1)
+
+
 class Red(_Color):
     """Mean of the first channel minus that of all channels."""
 
@@ -136,7 +149,8 @@ class Blue(Red):
 class ColorNoise(_Color):
     """Mean difference of the color, apart from the brightness, from the mean of 3×3 pixels."""
 
-    name, visible = "color noise of single pixels", 0.008
+    name, visible = "color contrast of single pixels", 0.008
+    words = ("colored noise", "less color detail")
     resembles = ("noisy", "blurred")
 
     def of(self, look: Look) -> Tensor:
