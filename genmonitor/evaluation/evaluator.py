@@ -121,8 +121,6 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     prompts: Prompts | None = None
     """Prompts of the samples; None if they do not matter."""
-    best_key: str | None = None
-    """Key of the value that is lowest for the best evaluation; None without a ranking."""
     processors: int | None = None
     """Number of processors to compute on, constant after the first use, since last digits depend on it."""
 
@@ -133,6 +131,11 @@ class Evaluator(ABC, Generic[EvaluationT]):
         self.objects = objects
 
     # the evaluation
+
+    @property
+    def best_key(self) -> str | None:
+        """Key of the value that is lowest for the best evaluation; None without a ranking."""
+        return None
 
     @abstractmethod
     def fit(self, real: ImageSet, probe: Tensor, comm: Collective, progress: Progress = no_progress) -> FitReport:

@@ -269,7 +269,9 @@ class Monitor:
             return None
         self.failures.reset()
         key = self.evaluator.best_key
-        self.is_best = key in record and all(record[key] < x.get(key, math.inf) for x in self.history)
+        self.is_best = (
+            key is not None and key in record and all(record[key] < x.get(key, math.inf) for x in self.history)
+        )
         self.history.append(record)
         self.findings = evaluation.findings
         return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)
