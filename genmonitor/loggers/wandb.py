@@ -63,7 +63,7 @@ class WandbBackend(Backend):
 
         def cell(value: Any) -> Any:
             if isinstance(value, float):
-                return float(f"{value:.6g}")  # further digits are half of the file
+                return float(f"{value:.4g}")  # further digits are half of the file
             return wandb.Image(Image.fromarray(value), file_type="jpg") if isinstance(value, np.ndarray) else value
 
         rows = [[cell(value) for value in row] for row in table.rows]

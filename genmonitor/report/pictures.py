@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from genmonitor.plotting.style import Drawing
 
-MAX_BYTES = 1_200_000
+MAX_BYTES = 1_000_000
 """Size of all pictures of a page, which need a third more in its text. Beyond it, fewer evaluations are shown."""
 MAX_SHOWN = 24
 QUALITY = 80
