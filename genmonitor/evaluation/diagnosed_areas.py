@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import torch
@@ -14,10 +14,10 @@ from genmonitor.evaluation.single_samples import of_copies
 from genmonitor.findings import words as text
 from genmonitor.findings.finding import Area, FaultKind, Finding, overlap
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
-from genmonitor.functional.diagnosis.constant import constant_place
+from genmonitor.functional.diagnosis.block import block_that_stands_out
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
-from genmonitor.functional.diagnosis.explain import Explained
+from genmonitor.functional.diagnosis.explain import SURE, Explained
 from genmonitor.functional.diagnosis.fit import ADDS
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
@@ -47,10 +47,7 @@ def diagnose_areas(
 ) -> tuple[dict[str, AreaDiagnosis], list[Finding]]:
     """Diagnose areas, each a name, mask [H, W] and region; return the measurements by name, and the findings."""
     whole = torch.ones(images.real.shape[2:], dtype=torch.bool)
-    image = None
-    if not all(bool(mask.all()) for _, mask, _ in masks):
-        (_, real_a), (fake_b, real_b) = images.halves
-        image = Distance.of(real_a, all_views(real_a, whole), min(len(fake_b), len(real_b)))
+    image = None if all(bool(mask.all()) for _, mask, _ in masks) else _distance_of_image(images)
     areas: dict[str, AreaDiagnosis] = {}
     findings: list[Finding] = []
 
@@ -91,8 +88,8 @@ def diagnose_areas(
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
         # share of images with a near twin from which this is the first finding, unless another explains more
         first = [x for x in copies if x.kinds[0].strength >= 0.3 and x.kinds[0].share >= most]
-        constant = [] if first or drawn is None else _constant(images, drawn, findings)
-        findings = [*first, *constant, *findings, *(x for x in copies if x not in first)]
+        block = [] if first or drawn is None else _block(images, drawn, models, areas, findings)
+        findings = [*first, *block, *findings, *(x for x in copies if x not in first)]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
 
 
@@ -191,16 +188,14 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     if found.p > LEVEL and not (known and known.named):
         return no_difference(area, found.p)
     kinds = fault_kinds(known)
-    mentioned = kinds[0] if kinds and known and (known.near or not found.readings) else None
+    near = known is not None and not found.missing and (known.near or not found.readings)
+    mentioned = kinds[0] if kinds and near else None
     rivals = [] if known is None else [fault_kinds(replace(known, faults=x))[0] for x in known.rivals]
-    # without readings of an area, name at least the nearest kind
-    silent = not found.readings and not found.missing
-    named = known is not None and (known.identified or (known.named and silent))
+    named = known is not None and known.identified
     if named:
         sentence, verdict = text.explained_sentence(str(area), kinds, found.p, rivals), text.with_strength(kinds[0])
     elif found.readings:
-        said = found.readings[:2] if found.missing else found.readings
-        sentence = text.readings_sentence(str(area), said, found.p, mentioned)
+        sentence = text.readings_sentence(str(area), found.readings, found.p, mentioned)
         verdict = str(found.readings[0])
     elif found.missing:
         sentence, verdict = "", MISSING
@@ -249,14 +244,29 @@ def fault_kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
     return tuple(kind for kind in kinds if kind is kinds[0] or kind.share >= ADDS / 2)
 
 
-def _constant(images: Images, drawn: Mapping[str, Tensor], findings: Sequence[Finding]) -> list[Finding]:
-    """Return the finding of a block that is nearly the same in all generated images, unless a kind explains it."""
-    found = None if any(x.kinds for x in findings) else constant_place(images.fake, images.real)
-    if found is None:
+def _block(
+    images: Images, drawn: Mapping[str, Tensor], models: Models, areas: dict[str, AreaDiagnosis], others: list[Finding]
+) -> list[Finding]:
+    """Return the finding of a block that stands out though all is wrong, unless another finding has it or a kind.
+
+    Its measurements are added to `areas`.
+    """
+    found = None if any(x.kinds for x in others) else block_that_stands_out(drawn, images.fake, images.real)
+    if found is None or found.p > SURE or any(overlap(x.area.mask, found.mask) >= 0.5 for x in others):
         return []
-    area, p = Area(describe_area(found.mask), mask=found.mask), float(drawn["p_map"].cpu()[found.mask].min())
-    sentence, remedy = text.constant_sentence(str(area), found.spread, p)
-    return [Finding(sentence, area, CONSTANT, None, fine=False, p=p, remedy=remedy)]
+    name = describe_area(found.mask)
+    if found.constant:
+        sentence, remedy = text.constant_sentence(name, found.spread, found.p)
+        area = Area(name, mask=found.mask)
+        return [Finding(sentence, area, CONSTANT, None, fine=False, p=found.p, remedy=remedy)]
+    areas[name] = diagnose_area(images, found.mask, models, _distance_of_image(images), found.p)
+    return [_finding(name, None, areas[name])]
+
+
+def _distance_of_image(images: Images) -> Distance:
+    (_, fitted), (fake, real) = images.halves
+    whole = torch.ones(fitted.shape[2:], dtype=torch.bool)
+    return Distance.of(fitted, all_views(fitted, whole), min(len(fake), len(real)))
 
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
