@@ -134,7 +134,7 @@ def draw(kind: str, folder: Path) -> str:
     ax.set(xticks=[], yticks=[])
     ax.set_title("where they differ", fontsize=11, color=INK, pad=6)
     figure.savefig(folder / f"{kind}.png", metadata={"Software": None})
-    return re.split(r"(?<=\)\.) ", str(first))[0]  # without the split into proportions and realism
+    return re.split(r"(?<=\)\.) ", str(first))[0]  # without the kinds of images that are missing
 
 
 def main() -> None:

@@ -204,8 +204,6 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         verdict = UNEXPLAINED
     if found.missing:
         sentence = f"{sentence} {text.missing_sentence(found.missing)}".lstrip()
-    elif bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
-        sentence += f" {text.proportions_sentence(found.proportions)}"
     if named:
         cause, remedy = text.advice(kinds[0].name, kinds[0].share)
     elif verdict == MISSING:

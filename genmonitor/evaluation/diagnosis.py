@@ -101,7 +101,7 @@ class Diagnosis:
         if whole is None:
             return {}
         first = self.findings[0]
-        explained = sum(kind.share for kind in first.kinds)
+        explained = sum(kind.share for kind in first.kinds if kind.name != Modes.name)
         if explained and first.area.mask is not None and not bool(first.area.mask.all()):
             explained = self.areas[first.area.name].of_image if first.area.name in self.areas else 0.0
         explained = min(1.0, explained)

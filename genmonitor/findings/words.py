@@ -77,16 +77,6 @@ def no_difference_sentence(place: str, p: float) -> str:
     return f"{capitalized(place)}: no difference from real images beyond chance ({format_p(p)})."
 
 
-def proportions_sentence(share: float) -> str:
-    """Return the sentence that divides the distance into proportions and realism.
-
-    Example:
-        >>> proportions_sentence(0.24)
-        'Wrong proportions make up 24 % of the distance, images unlike real ones the rest.'
-    """
-    return f"Wrong proportions make up {percent(share)} of the distance, images unlike real ones the rest."
-
-
 def constant_sentence(place: str, spread: float, p: float) -> tuple[str, str]:
     """Return the sentence of a place that hardly varies among generated images, and advice.
 

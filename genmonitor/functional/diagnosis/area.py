@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs, own_gram
 from genmonitor.functional.diagnosis.explain import IDENTIFIED, SURE, Explained, arbiter_of, explained, read_sides
-from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, put_faults, usable
+from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
 from genmonitor.functional.diagnosis.kinds import Models
 from genmonitor.functional.diagnosis.kinds.variety import Modes
@@ -38,8 +38,7 @@ class AreaDiagnosis:
         p: P-value of no difference, by permutation.
         explained: Best faults; None if the area does not differ, or no fault brings it closer.
         readings: Readings of the bounding rectangle of the area that differ most; empty if it does not differ.
-        proportions: Share of the distance explained by correct images in wrong proportions; 0 if the area does not
-            differ.
+        proportions: Share of the distance explained by correct images in wrong proportions; 0 if that is not the fault.
         weights: Weights of the chosen real images, of mean 1, below 1 for those that are too rare; None if not fitted.
         spread: Mean squared distance among generated images, divided by that among real ones.
         nearest: Median distance to the nearest other generated image, divided by that of real images.
@@ -91,7 +90,7 @@ def diagnose_area(
     if p <= LEVEL and judged.left(()) > 0:
         found = explained(fitted, judged, tried, arbiter_of(images, mask, numbers), p)
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
-            share, weights, found = _divided(images, fitted, judged, found, p)
+            share, weights, found = _in_wrong_proportions(images, fitted, judged, found, p)
     if found and found.named:
         of_image = found.share if image is None else _share_of_image(image, images, mask, found.faults)
     spread, nearest, samples = _variety(judged.distance, images)
@@ -138,42 +137,29 @@ def _rather_proportions(share: float, of_faults: float, distance: float) -> bool
     return share > max(of_faults + MARGIN, MOSTLY if right else NEARLY_ALL) and (right or of_faults < IDENTIFIED)
 
 
-def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
-    """Return the share of the remaining distance that weights of real images with faults remove, and the weights."""
-    real = judged.distance.embedded(replace(judged, real=images.real).put(faults))
-    return match(judged.distance, real, fitted.fake, judged.fake)
-
-
-def _divided(
+def _in_wrong_proportions(
     images: Images, fitted: Side, judged: Side, found: Explained | None, p: float
 ) -> tuple[float, Tensor | None, Explained | None]:
-    """Divide the distance between proportions and faults; a common part belongs to the one that explains more alone.
+    """Return the share that wrong proportions explain, the weights, and these as the fault, or 0, None and the faults.
 
     Wrong proportions are reported only if a classifier cannot tell the weighted real images from generated ones.
     """
-    if p > SURE or judged.left(()) < CLEAR:  # weights explain nearly all of what is chance
+    distance = judged.left(())
+    if p > SURE or distance < CLEAR:  # weights explain nearly all of what is chance
         return 0.0, None, found
-    faults = found.faults if found is not None and found.named else ()
-    by_faults = found.share if found is not None and faults else 0.0
-    share, weights = _matched(images, fitted, judged, ())
-    if _rather_proportions(share, by_faults, judged.left(())) and _alike(images, weights, ()):
-        share = min(share, 1.0)
-        return share, weights, Explained((PutFault(Modes(), share),), (share,), near=True, named=True)
-    if 1 - by_faults < ADDS:  # too little is left for proportions
+    share, weights = match(judged.distance, judged.distance.embedded(images.real), fitted.fake, judged.fake)
+    by_faults = found.share if found is not None and found.named else 0.0
+    if not (_rather_proportions(share, by_faults, distance) and _alike(images, weights)):
         return 0.0, None, found
-    if faults:
-        share, weights = _matched(images, fitted, judged, faults)
-    share = min(max(share, 0.0), 1.0) * max(1 - by_faults, 0.0)  # parts add up to 1 at most
-    return (share, weights, found) if share >= ADDS and _alike(images, weights, faults) else (0.0, None, found)
+    share = min(share, 1.0)
+    return share, weights, Explained((PutFault(Modes(), share),), (share,), near=True, named=True)
 
 
-def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
-    """Return True if a classifier sees no difference from real images with weights and faults."""
-    everywhere = torch.ones(images.real.shape[2:], dtype=torch.bool, device=images.real.device)
-    real = put_faults(images.real, faults, everywhere, images.range, images.seed)
+def _alike(images: Images, weights: Tensor) -> bool:
+    """Return True if a classifier sees no difference from real images with weights."""
     n, m = len(images.fake) // 2, len(images.real) // 2
-    fitted = Weighted(images.fake[:n], real[:m], weights[:m])
-    judged = Weighted(images.fake[n:], real[m:], weights[m:])
+    fitted = Weighted(images.fake[:n], images.real[:m], weights[:m])
+    judged = Weighted(images.fake[n:], images.real[m:], weights[m:])
     # AUC of a classifier of generated and weighted real images from which proportions are not the fault
     return separability(fitted, judged, images.readings, images.seed) <= 0.6
 

@@ -44,6 +44,20 @@ def test_a_block_that_is_far_worse_than_the_rest_is_found() -> None:
     assert int(found.mask.sum()) <= 64  # with its edge
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_block_is_diagnosed_before_the_image_of_which_it_is_a_part(first: bool, monkeypatch) -> None:
+    fake, real = textures(1).roll(1, 2), textures(2)
+    fake[:, :, 9:, 10:] += 0.3
+    mask = torch.zeros(16, 16, dtype=torch.bool)
+    mask[9:, 10:] = True
+    block = Block(mask, 0.001, 1.0, constant=False) if first else None
+    monkeypatch.setattr("genmonitor.evaluation.diagnosed_areas.block_that_stands_out", lambda *args: block)
+    found = diagnose(fake=fake, real=real)
+    assert found.findings[0].area.name == ("lower right corner, 6×7 px" if first else "whole image")
+    assert found.findings[first].area.name == "whole image"
+    assert ("lower right corner, 6×7 px" in found.areas) is first
+
+
 @pytest.mark.parametrize("what", ["nothing", "all alike", "constant in real ones too", "most of it", "no block"])
 def test_no_place_is_said_that_is_no_news(what: str) -> None:
     fake, real = textures(1), textures(2)
