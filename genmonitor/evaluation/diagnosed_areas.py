@@ -17,7 +17,7 @@ from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose
 from genmonitor.functional.diagnosis.block import block_that_stands_out
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
-from genmonitor.functional.diagnosis.explain import SURE, Explained
+from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import ADDS
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
@@ -250,7 +250,7 @@ def _block(
     Its measurements are added to `areas`.
     """
     found = None if any(x.kinds for x in others) else block_that_stands_out(drawn, images.fake, images.real)
-    if found is None or found.p > SURE or any(overlap(x.area.mask, found.mask) >= 0.5 for x in others):
+    if found is None or found.p > LEVEL / 50 or any(overlap(x.area.mask, found.mask) >= 0.5 for x in others):
         return []
     name = describe_area(found.mask)
     if found.constant:

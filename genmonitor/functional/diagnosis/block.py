@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.discrepancy_map import largest_piece, slices_of
+from genmonitor.functional.permutation import LEVEL
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +47,12 @@ def block_that_stands_out(drawn: Mapping[str, Tensor], fake: Tensor, real: Tenso
     still = varied & (spread <= 0.4) & (spread <= 0.5 * spread[varied].median())
     sizes, p_map = drawn["map"].cpu(), drawn["p_map"].cpu()
     # multiples of the usual size of the difference
-    worse = [(sizes >= times * sizes.median()) & (p_map <= SURE) for times in (3, 2)]
+    worse = [(sizes >= times * sizes.median()) & (p_map <= LEVEL / 50) for times in (3, 2)]
     for number, pixels in enumerate([still, *worse]):
         mask = largest_piece(pixels) if pixels.any() else pixels
         count = int(mask.sum())
-        # twelve pixels or more that fill their rectangle, not the empty places of figures that are moved or missing
-        if 12 <= count <= 0.3 * mask.numel() and count >= 0.75 * mask[slices_of(mask)].numel():
+        # part of the image, and of its rectangle, unlike the empty places of figures that are moved or missing
+        if 0.03 * mask.numel() <= count <= 0.3 * mask.numel() and count >= 0.75 * mask[slices_of(mask)].numel():
             ratio = float((of_fake[mask].mean() / of_real[mask].mean()).sqrt())
             return Block(mask, float(p_map[mask].min()), ratio, number == 0)
     return None

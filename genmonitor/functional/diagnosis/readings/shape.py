@@ -87,7 +87,7 @@ class Slant(_Figure):
 class MirrorSymmetry(_Shape):
     """Correlation of the image with its mirror image."""
 
-    name, visible, weight = "left-right symmetry", 0.1, 0.5
+    name, visible = "left-right symmetry", 0.1
 
     def of(self, look: Look) -> Tensor:
         x = look.gray - look.gray.mean((1, 2), keepdim=True)
