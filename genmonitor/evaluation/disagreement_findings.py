@@ -61,7 +61,7 @@ class DisagreementValues:
 
     Attributes:
         against: Name of the reference.
-        modes: Keys of the modes by sign, "top" and "bottom", the largest first.
+        modes: Keys of the modes, those of the model before those of the reference, the largest first.
         specs: Declarations of all values.
     """
 
@@ -72,20 +72,16 @@ class DisagreementValues:
             del declarations["distance"], declarations["distance_error"]
         for key, spec in declarations.items():
             declarations[key] = replace(spec, chart=spec.chart and spec.chart.format(against=self.against))
-        signs = ("top", "bottom")
-        modes = {sign: [_ranked(declarations[sign], rank) for rank in range(1, k + 1)] for sign in signs}
-        self.modes = {sign: [spec.key for spec in specs] for sign, specs in modes.items()}
-        others = (spec for key, spec in declarations.items() if key not in signs)
-        self.specs = (*others, *modes["top"], *modes["bottom"])
+        signs = declarations.pop("top"), declarations.pop("bottom")
+        modes = [_ranked(spec, rank) for spec in signs for rank in range(1, k + 1)]
+        self.modes = [spec.key for spec in modes]
+        self.specs = (*declarations.values(), *modes)
 
     def measured(self, found: Disagreement) -> dict[str, float]:
         """Return total and modes by key, 0 for missing modes."""
         chance = {"p": found.p, "baseline_total": median(x.total for x in found.by_chance)}
-        out = {"total": found.total} | chance
-        for sign, modes in (("top", found.top), ("bottom", found.bottom)):
-            keys = self.modes[sign]
-            out |= dict(zip(keys, [mode.eigenvalue for mode in modes] + [0.0] * (len(keys) - len(modes)), strict=True))
-        return out
+        modes = {name.replace(" ", "_"): mode.eigenvalue for name, mode in found.named(len(self.modes) // 2)}
+        return {"total": found.total} | chance | dict.fromkeys(self.modes, 0.0) | modes
 
 
 def _ranked(spec: ValueSpec, rank: int) -> ValueSpec:

@@ -36,7 +36,7 @@ def said(record, changed, against="real images"):
 
 
 def test_modes_count_from_one():
-    assert DisagreementValues(2, "data").modes == {"top": ["top_1", "top_2"], "bottom": ["bottom_1", "bottom_2"]}
+    assert DisagreementValues(2, "data").modes == ["top_1", "top_2", "bottom_1", "bottom_2"]
 
 
 def test_disagreement_values_are_0_where_modes_are_missing():
