@@ -79,13 +79,11 @@ def _main_key(run: MonitorRun) -> str:
 
 def _progress(run: MonitorRun, key: str, so_far: Sequence[Record], worse: str) -> dict[str, Any]:
     """Return the change of a value in words, its course, and its height in the line of all evaluations."""
-    spec, record, now = lookup(run.values, key), so_far[-1], so_far[-1][key]
+    spec, now = lookup(run.values, key), so_far[-1][key]
     course = [so_far[0][key], now] if len(so_far) > 1 else [now]
-    real = [x.format(record[x.key]) for x in run.values.values() if x.baseline_of == key and x.key in record]
-    trend = ", real images ".join([amount(spec, *course), *real])
     said = worse or (change(spec, so_far) if run.best_key else "")
     height = math.log10(max(now, 1.0)) if spec.unit == "×" else now
-    return {"better": said and capitalized(said), "trend": trend, "height": height}
+    return {"better": said and capitalized(said), "trend": amount(spec, *course), "height": height}
 
 
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:

@@ -113,15 +113,14 @@ def test_a_fault_without_advice_has_the_page_that_tells_how_to_go_on(folder):
 
 def test_course_of_a_value_without_an_order(folder):
     """Variety alone does not say which evaluation is best."""
-    specs = [ValueSpec("vendi", label="modes"), ValueSpec("real_vendi", baseline_of="vendi")]
-    changed(folder, declared=[spec.to_dict() for spec in specs], best_key=None)
+    changed(folder, declared=[ValueSpec("vendi", label="modes").to_dict()], best_key=None)
     found = [Finding("6 modes.", Area("all images"), "6 modes", "vendi").to_dict()]
     for number, modes in enumerate((5.0, 6.25), 1):
-        of = {"epoch": number - 1, "step": number, "vendi": modes, "real_vendi": 7.0}
+        of = {"epoch": number - 1, "step": number, "vendi": modes}
         write_evaluation(folder, number, evaluation=of, headlines=found, findings=found, best_key=None)
     run = MonitorRun.read(folder / "cms_run.json")
     last = answers_of(run)[-1]
-    assert (last["better"], last["trend"]) == ("", "modes 5 → 6.25, real images 7")
+    assert (last["better"], last["trend"]) == ("", "modes 5 → 6.25")
     assert (last["where"], last["what"], last["height"]) == ("all images", "6 modes", 6.25)
     assert best_of(run, folder) is None
 
