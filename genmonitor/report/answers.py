@@ -39,8 +39,8 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
     regions = None if run.partition is None else RegionFindings.of(run.partition)
     told = [*run.headlines[:-1], run.headlines[-1] or headlines(run.findings)]
     key, so_far, out = run.best_key or _main_key(run), list[Record](), []
-    for record, message, given in zip(run.records, run.messages, told, strict=True):
-        findings = given or [Finding(message, Area(""), "", None)]
+    for record, evaluation, given in zip(run.records, run.evaluations, told, strict=True):
+        findings = given or [Finding(evaluation["message"], Area(""), "", None)]
         moment = {"epoch": record.get("epoch"), "step": record.get("step")}
         trend = {"better": "", "trend": "", "height": None}
         news = run.best_key is not None and findings[0].measure == run.best_key
@@ -100,7 +100,7 @@ def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
     path = None if step is None else find_checkpoint(folder.parent, step)
     file = "" if path is None else path.relative_to(folder.parent).as_posix()
     value = amount(lookup(run.values, str(run.best_key)), values[run.best_key])
-    return {"epoch": values["epoch"], "step": values.get("step"), "value": value, "file": file}
+    return {"epoch": values["epoch"], "value": value, "file": file}
 
 
 def closing(run: MonitorRun, folder: Path) -> str:
@@ -111,16 +111,14 @@ def closing(run: MonitorRun, folder: Path) -> str:
         folder: Folder with its files.
     """
     last, best = answers_of(run)[-1], best_of(run, folder)
-    keep = ""
-    if best is not None:
-        keep = f"epoch {best['epoch']:g} ({best['value']}){best['file'] and ', '}{best['file']}"
+    keep = [] if best is None else [f"epoch {best['epoch']:g} ({best['value']})", best["file"]]
     told = {
         "Better?": ", ".join(filter(None, [last["trend"], last["better"][:1].lower() + last["better"][1:]])),
         "Where": last["where"],
         "What": ", ".join(filter(None, [last["what"], last["share"]])),
         "Sure?": f"{last['sure']} ({last['p']})" if last["p"] else "",
         "To try": last["next"] or last["how"],
-        "Keep": keep,
+        "Keep": ", ".join(filter(None, keep)),
     }
     return "\n".join(clipped(f"{name:<9}{text}", WIDTH) for name, text in told.items() if text)
 

@@ -148,11 +148,6 @@ class MonitorRun:
         return [evaluation["values"] for evaluation in self.evaluations]
 
     @property
-    def messages(self) -> list[str]:
-        """Return the result of each evaluation in a line."""
-        return [evaluation["message"] for evaluation in self.evaluations]
-
-    @property
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of the last evaluation."""
         return {**self.fixed, **self.evaluations[-1]}
