@@ -117,7 +117,7 @@ class TopBrighter(_Shape):
 class HorizontalEdges(_Shape):
     """Part of the squared steps that run from top to bottom, across horizontal edges."""
 
-    name, unit, visible, needs_place = "horizontal edges among all", "%", 0.1, False
+    name, unit, weight, needs_place = "horizontal edges among all", "%", 0.7, False
 
     def of(self, look: Look) -> Tensor:
         lying, standing = (x.square().mean((1, 2)) for x in (look.down, look.across))
