@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from lightning.fabric.utilities.warnings import PossibleUserWarning
@@ -28,8 +31,8 @@ from genmonitor.training_state.ownership import in_library
 
 RETURNS = "(trainer, module, data), (module, data) or (module, data, monitor)"
 SETUP = (
-    "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor, in a file that "
-    "trains only under `if __name__ == '__main__':`."
+    "Give --setup FILE.py:FUNCTION, or package.module:FUNCTION for a file in a package: a function without arguments "
+    "that returns module, data and monitor, in a file that trains only under `if __name__ == '__main__':`."
 )
 
 
@@ -91,14 +94,34 @@ def imported(where: str) -> Any:
         ValueError: If there is no such function, or importing it raises an error or ends the program.
     """
     place, _, name = where.rpartition(":")
-    if place.endswith(".py"):
-        sys.path.insert(0, str(Path(place).resolve().parent))
-        place = Path(place).stem
     with _named(f"Expected FILE.py:NAME or package.module:NAME, but importing {where} raised"):
-        found = pkgutil.resolve_name(f"{place}:{name}")
+        if place.endswith(".py"):
+            found = attrgetter(name)(_module_of(Path(place).resolve()))
+        else:
+            found = pkgutil.resolve_name(f"{place}:{name}")
     if not callable(found):
         raise ValueError(f"Expected {where} to be a function, but it is {type(found).__name__}. {SETUP}")
     return found
+
+
+def _module_of(file: Path) -> ModuleType:
+    """Return the module of exactly this file, by its own name if no other module has it, so that it can be pickled."""
+    sys.path.insert(0, str(file.parent))
+    names = file.stem, str(file)
+    for known in map(sys.modules.get, names):
+        if known is not None and getattr(known, "__file__", None) == str(file):
+            return known
+    name = next(name for name in names if name not in sys.modules)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None  # of a name that ends in .py
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from genmonitor.functional.permutation import LEVEL
 
 ALERT_RATIO = 1.25
 """Multiple of the best error ratio (at least 1) from which a region or samples are far worse; less is chance."""
+MAX_PIXELS = 2**26
+"""Largest number of pixels of a mask in a file."""
 SELDOM = LEVEL / 5
 """Level of the other searches of a diagnosis: strange samples, and real images unlike every sample."""
 
@@ -148,9 +150,18 @@ def run_lengths(mask: Tensor) -> dict[str, list[int]]:
 
 
 def from_run_lengths(saved: Mapping[str, Sequence[int]]) -> Tensor:
-    """Return the mask from the result of `run_lengths`."""
-    runs = torch.tensor(saved["runs"])
-    return (torch.arange(len(runs)) % 2 == 1).repeat_interleave(runs).view(*saved["shape"])
+    """Return the mask from the result of `run_lengths`.
+
+    Raises:
+        ValueError: If the runs do not fill a mask of two dimensions, as in a file that was edited.
+    """
+    runs, (height, width) = list(saved["runs"]), saved["shape"]
+    numbers = all(type(x) is int and x >= 0 for x in (height, width, *runs))
+    if not numbers or sum(runs) != height * width or height * width > MAX_PIXELS:
+        raise ValueError(f"Expected `runs` to fill a mask of {saved['shape']}, but got {runs!r:.60}.")
+    return (
+        (torch.arange(len(runs)) % 2 == 1).repeat_interleave(torch.tensor(runs, dtype=torch.long)).view(height, width)
+    )
 
 
 def overlap(mask: Tensor | None, other: Tensor | None) -> float:

@@ -5,7 +5,7 @@ import pytest
 from _helpers.modules import Linear, digits, loader, trainer
 from _helpers.replayed import Digits, quiet
 
-from genmonitor.callbacks.training_setup import Setup, make_setup, placed
+from genmonitor.callbacks.training_setup import Setup, imported, make_setup, placed
 
 
 def test_setup_takes_each_part_by_its_place(tmp_path):
@@ -108,3 +108,20 @@ def test_a_setup_that_raises_is_named_with_the_line(tmp_path, body):
     with pytest.raises(ValueError, match=r"Expected the setup to return .* but it raised \w+: .*raises.py, line 2\)"):
         make_setup(f"{tmp_path / 'raises.py'}:build")
     sys.modules.pop("raises")
+
+
+def test_exactly_the_named_file_is_run_whatever_its_name(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "which_setup.py").write_text("def number(): return 0")
+    for number, name in enumerate(["which_setup", "01_train-gan", "json"]):
+        for folder in ("first", "second"):
+            file = tmp_path / folder / f"{name}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(f"def number(): return ({number}, {folder!r})")
+            assert imported(f"{file}:number")() == (number, folder)
+            assert imported(f"{file}:number") is imported(f"{file}:number")
+    with pytest.raises(ValueError, match=r"importing .*which_setup.py:number raised FileNotFoundError"):
+        imported(f"{tmp_path / 'none' / 'which_setup.py'}:number")
+    assert "first" not in sys.modules["json"].__file__
+    for name in [name for name in sys.modules if name in ("which_setup", "01_train-gan") or str(tmp_path) in name]:
+        del sys.modules[name]

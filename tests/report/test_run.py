@@ -97,6 +97,8 @@ def test_picture_of_a_step_that_was_not_evaluated_is_left_out(tmp_path):
         ({"findings": [{"text": "dark"}]}, "KeyError"),
         ({"baseline": {"image": "wide"}}, "argument 2 is longer"),
         ({"stability": "high"}, "AttributeError"),
+        ({"best_key": ["image"]}, "`best_key` is ['image'], no name"),
+        ({"evaluations": [{"values": {}, "message": "", "global_step": "8"}]}, "`global_step` is '8', no number"),
         ({"stability": {"cluster_1": [0.9]}}, "TypeError: must be real number"),
         ({"notes": [{"text": ["few"]}]}, "Expected `text` of Note to be str, but got ['few']."),
         ({"notes": [{"text": "few", "epoch": "first"}]}, "Expected `epoch` of Note to be float or NoneType"),
@@ -121,6 +123,27 @@ def test_file_that_is_not_as_it_was_written_is_named_and_the_others_are_read(tmp
     assert "cms_run.json" in said
     assert why in said
     assert "It was edited or damaged: take it out of the folder" in said
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        {"shape": [8, 8], "runs": [1, 2, 3]},
+        {"shape": [8, 8], "runs": [0, 10**12]},
+        {"shape": [10**6, 10**6], "runs": [10**12]},
+        {"shape": [8, 8], "runs": []},
+        {"shape": [1, 3], "runs": [2.5, 0.5]},
+        {"shape": [1, 3], "runs": [-1, 4]},
+        {"shape": [64], "runs": [64]},
+    ],
+    ids=str,
+)
+def test_finding_whose_mask_does_not_fit_is_named(tmp_path, mask):
+    folder = make_run(tmp_path)
+    finding = Finding("Too dark.", Area("image"), "too dark", None).to_dict()
+    changed(folder, findings=[finding | {"area": finding["area"] | {"mask": mask}}])
+    run = read_run(folder)
+    assert (run.monitors, len(run.unreadable)) == ([], 1)
 
 
 @pytest.mark.parametrize("value", [["bad"], {"bad": 1}, 3])
