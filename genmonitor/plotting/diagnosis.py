@@ -40,7 +40,6 @@ def diagnosis_figure(
     areas: Sequence[Array],
     examples: Mapping[str, Array],
     shares: Mapping[str, float] | None,
-    proportions: float = 0.0,
     value_range: tuple[float, float] = (0.0, 1.0),
     title: str = "",
     note: str = "",
@@ -55,7 +54,6 @@ def diagnosis_figure(
         examples: Images (n, c, H, W) by the title of the row, with the same n, at most 6.
         shares: Shares of the distance that each fault explains, by its words; None without a distance, as for copies of
             real images.
-        proportions: Share explained by correct images in wrong proportions.
         value_range: Values to show as black and as white.
         title: Finding.
         note: Text below the title.
@@ -90,7 +88,7 @@ def diagnosis_figure(
             _outline(ax, to_array(areas[0]).astype(int), corners, rows[name].shape[1])
         top -= row_height
     if shares is not None:
-        _draw_shares(add_axes(figure, 18, 22, width - 36, 26), shares, proportions)
+        _draw_shares(add_axes(figure, 18, 22, width - 36, 26), shares)
     return figure
 
 
@@ -144,27 +142,26 @@ def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], s
         add_outline(ax, segments + np.array(corner), _MARK, 1.2, "white")
 
 
-def parts_of(shares: Mapping[str, float], proportions: float) -> dict[str, float]:
-    """Return the parts of a distance, in [0, 1]: those of faults, of wrong proportions, and the unexplained rest.
+def parts_of(shares: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts of a distance, in [0, 1]: those of faults, and the unexplained rest.
 
     Args:
         shares: Shares of the faults by their words.
-        proportions: Share explained by correct images in wrong proportions.
 
-    >>> parts_of({"blurred": 0.75}, 0.0)
+    >>> parts_of({"blurred": 0.75})
     {'blurred': 0.75, 'not explained': 0.25}
     """
-    parts = {name: max(share, 0.0) for name, share in {**shares, "wrong proportions": proportions}.items()}
+    parts = {name: max(share, 0.0) for name, share in shares.items()}
     explained = sum(parts.values())
     parts["not explained"] = max(0.0, 1 - explained)
     return {name: part / max(1.0, explained) for name, part in parts.items() if part >= 0.005}
 
 
-def _draw_shares(ax: Axes, shares: Mapping[str, float], proportions: float) -> None:
+def _draw_shares(ax: Axes, shares: Mapping[str, float]) -> None:
     """Draw a bar of the parts of the distance."""
-    colors = {"wrong proportions": "#E69F00", "not explained": "#D9D9D9"}
+    colors = {"not explained": "#D9D9D9"}
     blues, left = cycle(("#0072B2", "#56B4E9", "#009E73")), 0.0
-    for name, part in parts_of(shares, proportions).items():
+    for name, part in parts_of(shares).items():
         label = f"{name}: {100 * part:.0f} %"
         ax.barh(0, part, left=left, color=colors.get(name) or next(blues), height=1, linewidth=0, label=label)
         left += part

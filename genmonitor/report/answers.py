@@ -50,7 +50,7 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
             trend = _progress(run, key, so_far, worse or "")
         others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
         faults = [x for x in findings if x.fine is False and (x.kinds or x.area.mask is not None)]
-        answers = _finding(faults[0] if news and faults else findings[0], record)
+        answers = _finding(faults[0] if news and faults else findings[0])
         far = regions.far_worse(record) if regions is not None and answers["where"] == WHOLE[-1] else None
         if regions is not None and far is not None:
             answers["where"] += f", most in {regions.area(far)}"
@@ -151,7 +151,7 @@ def end_of(run: MonitorRun, alert: Note) -> float | None:
     return next((x["values"].get("epoch") for x in later if alert.alert not in x["wrong"]), None)
 
 
-def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
+def _finding(first: Finding) -> dict[str, Any]:
     """Return place, kind, certainty and remedy of the main finding."""
     at = "" if first.as_of is None else f" (as at epoch {first.as_of:g})"
     mask, kinds = first.area.mask, first.kinds
@@ -171,18 +171,16 @@ def _finding(first: Finding, record: dict[str, float]) -> dict[str, Any]:
         "gallery": f"{DOCS}/pictures/kinds/{kinds[0].name}.png" if kinds and kinds[0].name in KINDS else "",
         "outline": "" if whole or mask is None else _outline(mask),
         "size": [1, 1] if mask is None else list(mask.shape),
-        "bar": _shares(first, record, whole),
+        "bar": _shares(first),
     }
 
 
-def _shares(finding: Finding, record: dict[str, float], whole: bool) -> list[tuple[str, float]]:
+def _shares(finding: Finding) -> list[tuple[str, float]]:
     """Return the parts of the distance; empty if nothing was explained."""
     shares = {with_strength(kind): kind.share for kind in finding.kinds}
-    told = whole and not any(kind.name == "modes" for kind in finding.kinds)
-    proportions = record.get("proportions", 0.0) if told else 0.0
-    if finding.fine or max(proportions, *shares.values(), 0.0) <= 0:
+    if finding.fine or max([0.0, *shares.values()]) <= 0:
         return []
-    return list(parts_of(shares, proportions).items())
+    return list(parts_of(shares).items())
 
 
 def _outline(mask: Tensor) -> str:

@@ -25,7 +25,6 @@ def drawn(sizes=SIZES, p_values=P, **changes):
         "areas": [CORNER],
         "examples": ROWS,
         "shares": {"blurred, σ 0.8 px": 0.6, "noise 0.05": 0.1},
-        "proportions": 0.2,
         "title": "Lower right: blurred.",
         "note": "Usual cause: one.",
     }
@@ -105,18 +104,18 @@ def test_images_are_not_outlined_where_that_would_say_nothing(areas):
 
 def test_the_shares_fill_the_bar():
     widths, said = shares_of(drawn())
-    np.testing.assert_allclose(widths, [0.6, 0.1, 0.2, 0.1])
-    assert said == ["blurred, σ 0.8 px: 60 %", "noise 0.05: 10 %", "wrong proportions: 20 %", "not explained: 10 %"]
+    np.testing.assert_allclose(widths, [0.6, 0.1, 0.3])
+    assert said == ["blurred, σ 0.8 px: 60 %", "noise 0.05: 10 %", "not explained: 30 %"]
 
 
 def test_more_than_all_is_all():
-    widths, said = shares_of(drawn(shares={"blurred": 1.2}, proportions=0.3))
+    widths, said = shares_of(drawn(shares={"blurred": 1.2, "noise": 0.3}))
     np.testing.assert_allclose(widths, [0.8, 0.2])
-    assert said == ["blurred: 80 %", "wrong proportions: 20 %"]
+    assert said == ["blurred: 80 %", "noise: 20 %"]
 
 
 def test_less_than_nothing_is_nothing():
-    widths, said = shares_of(drawn(shares={"blurred": -0.2}, proportions=-0.1))
+    widths, said = shares_of(drawn(shares={"blurred": -0.2, "noise": -0.1}))
     np.testing.assert_allclose(widths, [1])
     assert said == ["not explained: 100 %"]
 

@@ -79,16 +79,6 @@ def test_every_kind_has_its_answers(folder, name):
     assert (last["cause"], last["next"]) == ("Usual cause: one.", "another")
 
 
-def test_proportions_are_a_part_of_the_whole_image_alone(folder):
-    noise, everywhere = FaultKind("noisy", 0.1, "of the range", 0.5), torch.ones(2, 2, dtype=torch.bool)
-    last = answered(folder, [said([noise], everywhere)], proportions=0.7)[-1]
-    assert (last["where"], last["outline"]) == ("whole image", "")
-    assert last["bar"] == [
-        ("noise 0.1 of the range", pytest.approx(0.5 / 1.2)),
-        ("wrong proportions", pytest.approx(0.7 / 1.2)),
-    ]
-
-
 @pytest.mark.parametrize(
     ("ratios", "where"),
     [

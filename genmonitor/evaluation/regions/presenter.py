@@ -160,15 +160,13 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
     areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like the finding
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
-    whole = finding.area.mask is None or bool(finding.area.mask.all())
-    apart = whole and all(kind.name != "modes" for kind in finding.kinds)  # else proportions are among the shares
     copied = bool(finding.kinds) and finding.kinds[0].name == "copies" and not finding.kinds[0].share
     sizes = None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"]))
     examples = {name: to_array(images) for name, images in diagnosis.examples.items()}
     pictures = to_array(diagnosis.average), sizes, list(map(to_array, areas)), examples
-    proportions, words = diagnosis.proportions if apart else 0.0, (str(finding), advice_sentence(finding))
-    parts = None if copied or not (shares or proportions) else shares
-    drawn = partial(diagnosis_plots.diagnosis_figure, *pictures, parts, proportions, value_range, *words)
+    words = str(finding), advice_sentence(finding)
+    parts = None if copied or not shares else shares
+    drawn = partial(diagnosis_plots.diagnosis_figure, *pictures, parts, value_range, *words)
     if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
         return {"diagnosis": drawn}
     shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
