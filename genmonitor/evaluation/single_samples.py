@@ -157,6 +157,8 @@ def of_copies(
     sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
     advised = Copies.name if measure == COPIED else Modes.name
     area, (cause, remedy) = Area("whole image", mask=mask), advice(advised, kind.share)
+    if measure != COPIED:
+        remedy = "are the twins copies of training images? Then stop earlier; if not, samples have collapsed to a few"
     return Finding(
         sentence,
         area,

@@ -421,7 +421,7 @@ class Learner(Linear):
         self.log("val_loss", batch.mean())
 
 
-@pytest.mark.filterwarnings("ignore:.*(The dataset|has values in|Your `IterableDataset`)")
+@pytest.mark.filterwarnings("ignore:.*(differs each time|has values in|real images are in|Your `IterableDataset`)")
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("data", [Remembers, Goes])
 def test_data_with_a_state_train_as_without_a_monitor(tmp_path, data, workers):

@@ -484,6 +484,7 @@ def test_the_headline_explains_more_than_what_comes_after_it():
     found = diagnose(fake=fake, real=real)
     twins = [x for x in found.findings if x.kinds and x.kinds[0].name == "copies"]
     assert twins
+    assert "are the twins copies of training images?" in twins[0].remedy  # nothing that the diagnosis may not hold
     explained = {name: area.of_image for name, area in found.areas.items()}
     others = [
         explained[x.area.name]
