@@ -130,8 +130,8 @@ class MonitorRun:
                 raise ValueError("`evaluations` is empty")
             if not isinstance(fixed.get("best_key"), str | None):
                 raise TypeError(f"`best_key` is {fixed['best_key']!r:.60}, no name")
-            for step in (x["global_step"] for x in evaluations if "global_step" in x):
-                if not isinstance(step, int):
+            for step in (x.get("global_step") for x in evaluations):
+                if not isinstance(step, int | None):
                     raise TypeError(f"`global_step` is {step!r:.60}, no number")
             return cls(
                 safe(fixed["prefix"]),
