@@ -130,7 +130,7 @@ class MonitorRun:
                 raise ValueError("`evaluations` is empty")
             if not isinstance(fixed.get("best_key"), str | None):
                 raise TypeError(f"`best_key` is {fixed['best_key']!r:.60}, no name")
-            for step in (x.get("global_step") for x in evaluations):
+            for step in (dict(x).get("global_step") for x in evaluations):
                 if not isinstance(step, int | None):
                     raise TypeError(f"`global_step` is {step!r:.60}, no number")
             return cls(
