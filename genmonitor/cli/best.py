@@ -25,7 +25,8 @@ def run(args: Namespace) -> tuple[dict[str, Any], str]:
     if best is None:
         got = "; ".join([*(monitor.prefix for monitor in found.monitors), *found.unreadable]).removesuffix(".")
         raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {got}.")
-    step, epoch = best.get("global_step", best["values"]["step"]), best["values"]["epoch"]
+    step, epoch = best.get("global_step"), best["values"]["epoch"]
+    step = best["values"]["step"] if step is None else step
     path = find_checkpoint(folder.parent, step, ("", "**/"))
     if path is None:
         raise ValueError(

@@ -25,7 +25,7 @@ from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.missing import missing_kinds
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
-from genmonitor.functional.permutation import LEVEL
+from genmonitor.functional.permutation import LEVEL, RARE
 from genmonitor.partition import PixelPartition
 
 UNEXPLAINED = "no simple fault"
@@ -250,7 +250,7 @@ def _block(
     Its measurements are added to `areas`.
     """
     found = None if any(x.kinds for x in others) else block_that_stands_out(drawn, images.fake, images.real)
-    if found is None or found.p > LEVEL / 50 or any(overlap(x.area.mask, found.mask) >= 0.5 for x in others):
+    if found is None or found.p > RARE or any(overlap(x.area.mask, found.mask) >= 0.5 for x in others):
         return []
     name = describe_area(found.mask)
     if found.constant:
@@ -268,10 +268,10 @@ def _distance_of_image(images: Images) -> Distance:
 
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
-    """Return True if images repeat each other."""
+    """Return the finding of images that repeat each other, if they are many, and by more than chance."""
     found: Repeats = repeats(images)
     # share of images with a near twin from which there is a finding
-    if found.share < 0.1 or found.p > LEVEL / 50:
+    if found.share < 0.1 or found.p > RARE:
         return []
     kind = FaultKind(Copies.name, found.share, "of the images have a near twin among them", found.of_distance)
     return [of_copies(kind, found.p, found.samples, mask)]

@@ -23,7 +23,7 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
-from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
+from genmonitor.functional.permutation import MIN_SAMPLES, RARE
 from genmonitor.images.compared_sets import hashes_of, range_doubt, repeat_notes
 from genmonitor.partition import PixelPartition
 
@@ -263,7 +263,7 @@ def _with_others(findings: list[Finding], singles: SingleSamples, whole: Tensor)
     others = singles.strangest(explained)
     others += [replace(x, detail=explained) for x in singles.without_samples()]
     # without a difference of the images, one of these tests needs a p-value as small as that of copies
-    level = 1.0 if wrong else LEVEL / 50
+    level = 1.0 if wrong else RARE
     said = [x for x in others if (x.fine is False and (x.p or 0.0) <= level) or (wrong and not x.detail)]
     count = 2 + len(copied)
     return [*wrong[:count], *said, *wrong[count:], *fine, *(x for x in others if x not in said)]

@@ -21,7 +21,7 @@ from genmonitor.functional.odd_samples_test import (
     odd_samples_test,
     uncovered_test,
 )
-from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
+from genmonitor.functional.permutation import MIN_SAMPLES, RARE
 
 FAR = 2.0
 """Multiple of the score of the strangest held-out image from which a sample is strange; by chance in at most 1 of 100
@@ -88,8 +88,7 @@ class SingleSamples:
             uncovered = uncovered_test(_some(fake), _some(real[second]), to_cover)
         numbers = first.tolist() if train is None else train_indices or range(len(among))
         pairs = zip(copying.copied.tolist(), copying.nearest[copying.copied].tolist(), strict=True)
-        # copies are an alert, so their level is lower
-        copied = float(copying.p_value) <= LEVEL / 50
+        copied = float(copying.p_value) <= RARE
         copies = tuple((fake_indices[i], numbers[j]) for i, j in pairs) if copied else ()
         shown = {"the strangest samples": fake[strange.odd[:SHOWN].to(fake.device)].cpu()}
         if uncovered is not None:
@@ -155,9 +154,9 @@ def of_copies(
 ) -> Finding:
     """Return the finding of images that copy each other, as after a mode collapse, or real ones."""
     sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
-    advised = Copies.name if measure == COPIED else Modes.name
-    area, (cause, remedy) = Area("whole image", mask=mask), advice(advised, kind.share)
-    if measure != COPIED:
+    cause, remedy = advice(Copies.name if measure == COPIED else Modes.name, kind.share)
+    area = Area("whole image", mask=mask)
+    if measure != COPIED:  # that of missing modes asks for real images, which twins do not name
         remedy = "are the twins copies of training images? Then stop earlier; if not, samples have collapsed to a few"
     return Finding(
         sentence,

@@ -26,6 +26,8 @@ from genmonitor.linalg.chunking import rows_in_cache
 
 LEVEL = 0.05
 """Level of a test and of a verdict, for all groups together."""
+RARE = LEVEL / 50
+"""Level of claims that alarm or are searched for beside the tests: copies, blocks, missing kinds of images."""
 MIN_SAMPLES = 8
 """Smallest number of samples for an estimate of their spread."""
 NUM_PERMUTATIONS = 999

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 
+import pytest
 from _helpers.runs import make_run
 
 
-def test_best_names_the_evaluation_of_a_loop(tmp_path, genmonitor):
+@pytest.mark.parametrize("step", [{}, {"global_step": None}])
+def test_best_names_the_evaluation_of_a_loop(tmp_path, genmonitor, step):
     """Nobody but the loop knows its checkpoints."""
     path = make_run(tmp_path / "run") / "cms_run.json"
     run = json.loads(path.read_text())
     for number, evaluation in enumerate(run["evaluations"]):
         evaluation.pop("global_step", None)
+        evaluation.update(step)
         evaluation["values"]["error_ratio_image"] = 9.0 - number
     path.write_text(json.dumps(run))
     status, said, complaint = genmonitor("best", tmp_path / "run")

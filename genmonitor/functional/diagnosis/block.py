@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.discrepancy_map import largest_piece, slices_of
-from genmonitor.functional.permutation import LEVEL
+from genmonitor.functional.permutation import RARE
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ def block_that_stands_out(drawn: Mapping[str, Tensor], fake: Tensor, real: Tenso
     still = varied & (spread <= 0.4) & (spread <= 0.5 * spread[varied].median())
     sizes, p_map = drawn["map"].cpu(), drawn["p_map"].cpu()
     # multiples of the usual size of the difference
-    worse = [(sizes >= times * sizes.median()) & (p_map <= LEVEL / 50) for times in (3, 2)]
+    worse = [(sizes >= times * sizes.median()) & (p_map <= RARE) for times in (3, 2)]
     for number, pixels in enumerate([still, *worse]):
         mask = largest_piece(pixels) if pixels.any() else pixels
         count = int(mask.sum())

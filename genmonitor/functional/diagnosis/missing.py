@@ -11,7 +11,7 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.images import SAMPLES, Images
 from genmonitor.functional.diagnosis.readings import Said, differing, read, usable_readings
-from genmonitor.functional.permutation import LEVEL
+from genmonitor.functional.permutation import LEVEL, RARE
 from genmonitor.linalg.clustering import cut_tree, merge_tree
 from genmonitor.linalg.distances import squared_distances
 
@@ -55,7 +55,7 @@ def missing_kinds(images: Images) -> Missing | None:
     fakes, reals = (torch.bincount(x, minlength=KINDS) for x in (of_fake, of_real))
     p = torch.from_numpy(hypergeom.cdf(fakes.numpy(), n + m, (fakes + reals).numpy(), n)) * KINDS
     # smallest part of the real images that is a kind, and largest part of it that samples may reach
-    gone = (reals >= 0.05 * m) & (fakes / n <= 0.1 * reals / m) & (p <= LEVEL / 50)
+    gone = (reals >= 0.05 * m) & (fakes / n <= 0.1 * reals / m) & (p <= RARE)
     if not gone.any():
         return None
     inside = gone[of_real]
