@@ -64,8 +64,8 @@ class PixelClusterMonitor(GenerativeMonitor):
             per cluster. None for as many as take half a minute on one core, 1000 to 5000. The choice of images depends
             on the data alone, not on `seed`.
         n_samples: Number of images generated at each evaluation, and of real images to compare with.
-        patch_size: Side of a site in pixels. None for 1 or, for images with more than 64×64 pixels, the smallest that
-            leaves at most 64×64 sites.
+        patch_size: Side of a site in pixels. None for 1 or, for images with more than 32×32 pixels, the smallest that
+            leaves at most 32×32 sites, or 64×64 if no square of pixels tiles them so.
         kernel: Gaussian or Laplacian kernel; None for a Gaussian.
         block_size: Block size b of the paper's estimator over pairs of blocks (150 there); None for all samples at
             once.

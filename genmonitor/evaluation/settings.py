@@ -116,7 +116,7 @@ class RegionSettings(Settings):
     partition: PixelPartition | None = setting(None, "partition.npz of a run or a comparison, or its folder")
     n_cluster_images: int | None = setting(None, "real images to find the regions in (default: 1000..5000)", least=2)
     n_samples: int = setting(1200, "largest number of images of each side", least=2)
-    patch_size: int | None = setting(None, "side of a site in pixels (default: smallest with <= 64x64 sites)", least=1)
+    patch_size: int | None = setting(None, "side of a site in pixels (default: smallest with <= 32x32 sites)", least=1)
     kernel: Kernel = setting(GaussianKernel(), "Gaussian or Laplacian kernel")
     block_size: int | None = setting(None, "images per block of the paper's estimator (default: all in one)", least=2)
     linkage: Linkage | None = setting(None, "linkage of clusters (default: chosen with their number)", one_of=LINKAGES)

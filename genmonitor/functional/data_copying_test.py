@@ -74,15 +74,15 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
         (1e-05, 0.11, tensor([3, 1, 4]), tensor([0, 1, 2]))
     """
     train, held_out, fake = check_sides({"train": train, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
-    both = torch.cat([x.to(train.device) for x in (fake, held_out)])
     # number of training samples whose mean distance is the usual one around a sample, as in Carlini et al.
-    squares, neighbors = knn(both.flatten(1), train.flatten(1), min(50, len(train)))
-    distances, nearest = squares.sqrt(), neighbors[:, 0]
+    usual = min(50, len(train))
+    found = [knn(x.to(train.device).flatten(1), train.flatten(1), usual) for x in (fake, held_out)]
+    distances, nearest = torch.cat([squares for squares, _ in found]).sqrt(), found[0][1][:, 0]
     ratios = distances[:, 0] / distances.mean(1).clamp_min(torch.finfo(distances.dtype).tiny)
     n, m = len(fake), len(held_out)
     copied = lower_than_held_out(ratios[:n].cpu(), ratios[n:].cpu())
-    p, share = count_test(len(copied), n, m, distinct=len(nearest[:n].cpu()[copied].unique()))
-    return DataCopying(p, share, nearest[:n].cpu(), ratios[:n].cpu(), copied)
+    p, share = count_test(len(copied), n, m, distinct=len(nearest.cpu()[copied].unique()))
+    return DataCopying(p, share, nearest.cpu(), ratios[:n].cpu(), copied)
 
 
 def lower_than_held_out(scores: Tensor, held_out: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from genmonitor.images.image_set import READ_TWICE, ImageSet, random_order
 
 DRAWS = 20
 """Number of draws of real images in the baseline."""
-MAX_SITES = 64**2
-"""Largest number of sites; those of larger images are patches."""
+MAX_SITES = 32**2
+"""Number of sites from which they are patches, and of sites to compare halves on. Four times as many cost 16 times."""
 
 
 class RealSplit(NamedTuple):
@@ -124,7 +124,7 @@ def image_budget(shape: tuple[int, ...], patch_size: int | None = None) -> int:
 
     Example:
         >>> [image_budget((3, side, side)) for side in (32, 64, 128, 256, 512)]
-        [5000, 2980, 1365, 1000, 341]
+        [5000, 5000, 1365, 1000, 341]
     """
     size = 4 * math.prod(shape)
     # 256 MiB, and about half a minute on one core; for 1000 images up to 1 GiB
@@ -133,21 +133,22 @@ def image_budget(shape: tuple[int, ...], patch_size: int | None = None) -> int:
 
 
 def chosen_patch_size(shape: tuple[int, ...]) -> int:
-    """Return the side of a site of images [c, h, w]: the smallest that leaves at most 64×64 sites.
+    """Return the side of a site of images [c, h, w]: the smallest that leaves at most 32×32 sites, or else 64×64.
 
     Raises:
         ValueError: If no square tiles the images so.
 
     Example:
-        >>> [chosen_patch_size((3, side, side)) for side in (28, 64, 96, 256, 512)]
-        [1, 1, 2, 4, 8]
+        >>> [chosen_patch_size((3, side, side)) for side in (28, 47, 64, 96, 118, 256)]
+        [1, 1, 2, 3, 2, 8]
     """
     height, width = shape[1:]
-    if height * width <= MAX_SITES:
-        return 1
-    for side in range(2, min(height, width) + 1):
-        if not height % side and not width % side and 256 <= height * width / side**2 <= MAX_SITES:
-            return side
+    for most in (MAX_SITES, 4 * MAX_SITES):
+        if height * width <= most:
+            return 1
+        for side in range(2, min(height, width) + 1):
+            if not height % side and not width % side and 256 <= height * width / side**2 <= most:
+                return side
     raise ValueError(
         f"Expected images whose height and width have a common divisor that leaves 256 to 4096 sites, but got "
         f"{height}×{width}. Crop or resize them, give `patch_size`, or your own `partition`, such as "
@@ -156,13 +157,13 @@ def chosen_patch_size(shape: tuple[int, ...]) -> int:
 
 
 def cell_side(shape: tuple[int, ...], patch_size: int) -> int:
-    """Return the side of squares whose averages are clustered: the largest that leaves at least 64×64 of them.
+    """Return the side of squares whose averages are clustered: the largest that leaves at least 32×32 of them.
 
     Detail within a site does not help to find sites that vary together, but costs most of the time.
 
     Example:
         >>> [cell_side((3, side, side), side // 32) for side in (32, 64, 128, 256)]
-        [1, 1, 2, 4]
+        [1, 2, 4, 8]
     """
     fits = [x for x in range(1, patch_size + 1) if not patch_size % x and math.prod(shape[1:]) >= MAX_SITES * x**2]
     return max(fits, default=1)

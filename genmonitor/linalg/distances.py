@@ -206,10 +206,13 @@ def distance_blocks(x: Tensor, y: Tensor, margin: float = 0.0) -> Iterator[tuple
     Yields:
         Rows, and distances [rows, M], float64.
     """
-    wide = y.double()
-    x, y = centered(wide if x is y else x.double(), wide)
-    for start, stop in row_blocks(len(x), 3 * 8, columns=len(y)):
-        yield slice(start, stop), squared_distances(x[start:stop], y, margin=margin)
+    wide, same = y.double(), x is y
+    near = centered(wide, wide)[0] if same else None
+    # other samples are converted to float64 in blocks, of a sixth of the budget: all at once may take most memory of all
+    for start, stop in row_blocks(len(x), 3 * 8, columns=len(y) + (0 if same else 6 * x.shape[1])):
+        rows = slice(start, stop)
+        some, others = centered(x[rows].double(), wide) if near is None else (near[rows], near)
+        yield rows, squared_distances(some, others, margin=margin)
 
 
 def knn(x: Tensor, y: Tensor, k: int) -> tuple[Tensor, Tensor]:

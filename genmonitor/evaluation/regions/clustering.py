@@ -17,13 +17,11 @@ from genmonitor._io import Progress, no_progress
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.images.image_set import fingerprint
-from genmonitor.images.split import cell_side, chosen_patch_size, cka_work
+from genmonitor.images.split import MAX_SITES, cell_side, chosen_patch_size, cka_work
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage, adjusted_rand_index, best_overlaps, cut_tree, merge_tree, site_points
 from genmonitor.partition import PixelPartition, by_size
 
-MAX_SITES = 1024
-"""Largest number of sites to compare halves on; with more, a grid of every second, third, … in each direction."""
 Option = tuple[Linkage, int]
 """Linkage and number of clusters."""
 

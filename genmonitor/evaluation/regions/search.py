@@ -304,14 +304,14 @@ def simultaneous_bands(
         >>> [tuple(round(end, 3) for end in band) for band in bands.values()]
         [(-2.372, 1.0, 4.372), (0.923, 0.98, 0.995)]
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     out = {}
     for name, found in values.items():
         draws = torch.tensor(found, dtype=torch.float64)
         # nominal probability that real images lie below their band, of one value or of all regions together
         tail = 0.05 / len(together) if name in together else 0.05
-        reach = widen * float(student.ppf(1 - tail, len(draws) - 1)) * (1 + 1 / len(draws)) ** 0.5
+        reach = widen * float(stdtrit(len(draws) - 1, 1 - tail)) * (1 + 1 / len(draws)) ** 0.5
         skewed = name in similarities and bool((draws < 1).all())  # pixels that never vary have 1, or nearly so
         draws = torch.log1p(-draws) if skewed else draws
         middle, distance = float(draws.quantile(0.5)), reach * float(draws.std())

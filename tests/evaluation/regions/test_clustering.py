@@ -51,13 +51,13 @@ def test_three_regions_do_not_become_two(n):
 
 def test_regions_of_large_images_are_found_in_averages_over_their_sites():
     small, labels = three_regions(150)
-    images = small.repeat_interleave(16, 2).repeat_interleave(16, 3)
+    images = small.repeat_interleave(12, 2).repeat_interleave(12, 3)
     images += torch.randn(images.shape, generator=torch.Generator().manual_seed(1))
     found = found_in(images, patch_size=None).partition
-    assert (found.patch_size, found.labels.shape) == (3, (64, 64))
-    at = torch.arange(64) * 3 // 16
+    assert (found.patch_size, found.labels.shape) == (6, (24, 24))
+    at = torch.arange(24) // 2
     assert adjusted_rand_index(found.labels.flatten(), labels[at][:, at].flatten()) > 0.9
-    assert patch_notes(found, None) == ("a site of these images is a patch of 3×3 pixels; `patch_size` gives others",)
+    assert patch_notes(found, None) == ("a site of these images is a patch of 6×6 pixels; `patch_size` gives others",)
     assert patch_notes(found, 3) == patch_notes(PixelPartition(labels), None) == ()
 
 
