@@ -130,7 +130,7 @@ def evaluations(model_name: str, of_set: str) -> list[dict[str, float]]:
     real = held_out[torch.randperm(HELD_OUT, generator=generator_of(of_set))[:SAMPLES]]
     torch.manual_seed(0)
     model, at, qualities = MODELS[model_name](tuple(images.shape[1:])), 0, []
-    settings = RegionSettings(n_clusters=4, n_cluster_images=600, n_samples=SAMPLES, diagnose_every=100)
+    settings = RegionSettings(n_clusters=4, n_cluster_images=600, n_samples=SAMPLES)
     with tempfile.TemporaryDirectory() as folder:
         given = {"real_images": images, "validation_images": held_out, "verbose": False}
         monitor = LoopMonitor(RegionEvaluator(settings), folder=folder, on_alert=lambda _: None, **given)

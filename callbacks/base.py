@@ -258,6 +258,7 @@ class GenerativeMonitor(Monitor, Callback):
         comm, progress = processes_of(trainer), trainer_progress(trainer, type(self).__name__)
         model = sampled_model(trainer, pl_module, shared=len(monitors(trainer)) > 1)
         counts = {} if self.images_seen is None else {"images_seen": self.images_seen}
+        self.evaluator.is_last = ends_here(trainer)
         if self.weights == "auto":
             self.publisher.attempt(
                 partial(note_other_averages, trainer, pl_module, self, self.publisher.notes.add_once)

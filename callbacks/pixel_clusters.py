@@ -7,18 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Unpack
 
-import lightning.pytorch as pl
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from genmonitor._formatting import Band
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.compat import ends_here
 from genmonitor.callbacks.options import MonitorOptions, split_options
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.functional.diagnosis.readings import Reading
@@ -82,10 +79,6 @@ class PixelClusterMonitor(GenerativeMonitor):
             the sites of digits, 62 % stay in the same of five clusters (adjusted Rand index 0.35).
         region_names: Names of clusters, such as {"cluster_3": "eyes"} once you have seen the map. Values, tables and
             pictures use them, such as `cms/eyes` and `cms/p_eyes`.
-        diagnose_every: Number of evaluations from one diagnosis to the next. The first evaluation has one, and so has
-            the last, as far as `max_epochs` and `max_steps` determine it. So has an evaluation where the error ratio of
-            the image or a region has changed by a factor of 1.25 since the last diagnosis. A diagnosis takes a few
-            seconds for 500 images of 32×32×3; choose 1 if evaluations are minutes apart.
         aligned: True if the same place shows the same thing in all images, as in faces or scans. If False, as for
             arbitrary photographs, the diagnosis compares patches from random places and names kinds of faults, but no
             places.
@@ -125,7 +118,6 @@ class PixelClusterMonitor(GenerativeMonitor):
         linkage: Linkage | None = None,
         batch_estimator: int | None = None,
         region_names: Mapping[str, str] | None = None,
-        diagnose_every: int = RegionSettings.diagnose_every,
         aligned: bool = RegionSettings.aligned,
         seed: int = RegionSettings.seed,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
@@ -149,7 +141,6 @@ class PixelClusterMonitor(GenerativeMonitor):
             linkage=linkage,
             batch_estimator=batch_estimator,
             region_names=region_names,
-            diagnose_every=diagnose_every,
             aligned=aligned,
             seed=seed,
         )
@@ -171,11 +162,6 @@ class PixelClusterMonitor(GenerativeMonitor):
             prompts=sampler.prompts,
         )
         super().__init__(evaluator, sampler, schedule, **rest)
-
-    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Record | None:
-        """Evaluate like every monitor, with a diagnosis at the last evaluation of a fit."""
-        self.evaluator.diagnoses.is_last = ends_here(trainer)
-        return super().evaluate(trainer, pl_module)
 
     @property
     def partition(self) -> PixelPartition | None:

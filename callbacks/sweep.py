@@ -85,8 +85,8 @@ def sweep(
         setup: Function without arguments that returns (trainer, module, data), (module, data) or (module, data,
             monitor), or its location "FILE.py:FUNCTION". Data are a LightningDataModule, a loader, or a list of a
             training and a validation loader. Monitors are those of the trainer and those returned; if there are none,
-            `PixelClusterMonitor(diagnose_every=1)`. The trainer's precision, limits, validation schedule and loggers
-            that write no files are used.
+            `PixelClusterMonitor()`. The trainer's precision, limits, validation schedule and loggers that write no
+            files are used.
         out: Folder to write into; None for that of the run.
         device: Device to evaluate on, for example "cpu" or "cuda:1"; None for the kind of device of the training.
         tell: Function that gets a line at the start and after each checkpoint.
@@ -121,7 +121,7 @@ def sweep_of(
         tell: Function that gets lines.
         settings: Settings of the Trainer, which override those of the one that trained.
     """
-    monitors = made.monitors or [PixelClusterMonitor(diagnose_every=1)]
+    monitors = made.monitors or [PixelClusterMonitor()]
     if any(isinstance(monitor.sampler, ValidationSamples) for monitor in monitors):
         raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
     state = SweepState(folder / FOLDER, monitors)

@@ -82,9 +82,7 @@ def watch(case: str, folder: Path) -> str:
     seed_everything(0, verbose=False)
     training, validation, unseen = split_digits()
     model = Faulty(case, training, unseen)
-    monitor = PixelClusterMonitor(
-        n_clusters=4, n_samples=480, diagnose_every=1, sample_batch_size=480, linkage="smoothed"
-    )
+    monitor = PixelClusterMonitor(n_clusters=4, n_samples=480, sample_batch_size=480, linkage="smoothed")
     with tempfile.TemporaryDirectory() as run:
         trainer = Trainer(
             max_epochs=EPOCHS,

@@ -88,7 +88,7 @@ def main() -> None:
     accelerator.init_trackers("tensorboard")
     training, held_out = digits()
     monitor = LoopMonitor(
-        RegionEvaluator(RegionSettings(n_clusters=5, n_samples=args.n_samples, diagnose_every=1)),
+        RegionEvaluator(RegionSettings(n_clusters=5, n_samples=args.n_samples)),
         folder=args.out,
         real_images=training,
         validation_images=held_out,

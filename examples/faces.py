@@ -97,7 +97,6 @@ def main() -> None:
         n_clusters=3,
         n_samples=args.n_samples,
         every_n_epochs=max(1, args.epochs // 2),
-        diagnose_every=1,
         on_error="raise",
     )
     best = ModelCheckpoint(monitor="cms/error_ratio_image", filename="best-{epoch}")

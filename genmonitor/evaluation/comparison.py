@@ -323,7 +323,7 @@ def _checked_settings(settings: RegionSettings | None) -> RegionSettings:
             f"Expected `settings` to be RegionSettings, but got {type(settings).__name__}. "
             "Give them as in settings=RegionSettings(n_clusters=5)."
         )
-    return replace(settings or RegionSettings(), diagnose_every=1)
+    return settings or RegionSettings()
 
 
 def _choose(count: int, n: int, seed: int) -> list[int]:

@@ -123,6 +123,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
     """Prompts of the samples; None if they do not matter."""
     processors: int | None = None
     """Number of processors to compute on, constant after the first use, since last digits depend on it."""
+    is_last = False
+    """True if the next evaluation is the last of a training, which leaves nothing out to save time."""
 
     def __init__(self, n_samples: int, prefix: str, settings: Settings | None = None, **objects: Any) -> None:
         self.n_samples = n_samples

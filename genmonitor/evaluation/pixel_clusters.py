@@ -110,7 +110,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self._tracker = RegionTracker()
-        self.diagnoses = Diagnoses(settings.diagnose_every)
+        self.diagnoses = Diagnoses()
         self._diagnosed: bool | None = None  # True if the next one is; None if one is due
         self.of_classes: dict[str, float] = {}
         self._constant = False
@@ -210,15 +210,16 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.distance[view][name]: distance for name, distance in of_regions.items()}
         if found.influence is not None:
             values |= {keys.vs_best[name]: z for name, z in self._tracker.scores(found.influence).items()}
-        diagnosed, classes = Diagnosed(), tuple[ClassResult, ...]()
-        # rank zero decides, since last digits on other machines may be on the other side of the threshold
-        due = comm.from_rank_zero(lambda: self.diagnoses.due(ratios))
-        between = not (due if self._diagnosed is None else self._diagnosed)
-        if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
-            diagnosed, classes = self._find_faults(fake, real, comm)
         look = None
         if fake is not None and real is not None and self.to_sites.encoder is None:
             look = comm.from_rank_zero(lambda: self._look(fake, real, values))
+        diagnosed, classes = Diagnosed(), tuple[ClassResult, ...]()
+        # rank zero decides, since last digits on other machines may be on the other side of the threshold
+        worse = look is not None and look.finding is not None
+        due = comm.from_rank_zero(lambda: self.is_last or worse or self.diagnoses.due(ratios))
+        between = not (due if self._diagnosed is None else self._diagnosed)
+        if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
+            diagnosed, classes = self._find_faults(fake, real, comm)
         values |= {**(diagnosed.values or {}), **self.of_classes, **smallest_p(classes)}
         if p:
             values.setdefault(P_FINDING, 1.0)
@@ -313,7 +314,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def forget(self) -> None:
         """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._data = None, None, []
-        self._tracker, self.diagnoses = RegionTracker(), Diagnoses(self.settings.diagnose_every)
+        self._tracker, self.diagnoses = RegionTracker(), Diagnoses()
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context for comparing images of this shape [n, C, H, W]; small ones use one thread."""

@@ -122,7 +122,6 @@ class RegionSettings(Settings):
     linkage: Linkage | None = setting(None, "linkage of clusters (default: chosen with their number)", one_of=LINKAGES)
     batch_estimator: int | None = setting(None, "images per batch of the paper's CKA (default: all at once)", least=2)
     region_names: Mapping[str, str] | None = setting(None, "names of clusters, such as {'cluster_3': 'eyes'}")
-    diagnose_every: int = setting(4, "evaluations from one diagnosis to the next", least=1)
     aligned: bool = setting(True, "images have no common layout: compare patches from random places")
     seed: int = setting(0, "seed of the choice of images", least=0)
 

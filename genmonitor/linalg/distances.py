@@ -208,7 +208,7 @@ def distance_blocks(x: Tensor, y: Tensor, margin: float = 0.0) -> Iterator[tuple
     """
     wide, same = y.double(), x is y
     near = centered(wide, wide)[0] if same else None
-    # other samples are converted to float64 in blocks, of a sixth of the budget: all at once may take most memory of all
+    # other samples are converted to float64 in blocks, which take a sixth of the budget
     for start, stop in row_blocks(len(x), 3 * 8, columns=len(y) + (0 if same else 6 * x.shape[1])):
         rows = slice(start, stop)
         some, others = centered(x[rows].double(), wide) if near is None else (near[rows], near)

@@ -152,6 +152,7 @@ class LoopMonitor(Monitor):
         step: int,
         epoch: float,
         ema: Any = None,
+        last: bool = False,
     ) -> Evaluation | None:
         """Draw samples, evaluate them and publish the results. Every process calls it.
 
@@ -167,6 +168,7 @@ class LoopMonitor(Monitor):
             epoch: Epoch, a finite number that may have a fraction.
             ema: Averaged weights to draw with: diffusers' `EMAModel`, ema_pytorch's `EMA`, timm's `ModelEmaV3` or
                 torch's `AveragedModel`. The network's own weights are restored afterwards. None for its own.
+            last: True for the last evaluation of the training, which always has a diagnosis of regions.
 
         Returns:
             The evaluation; None if it failed and was skipped, or if the monitor is switched off.
@@ -176,7 +178,7 @@ class LoopMonitor(Monitor):
             RuntimeError: If not every process makes the first evaluation within `timeout` seconds. A later one is
                 skipped or raises, see `on_error`.
         """
-        self.is_best = False
+        self.is_best, self.evaluator.is_last = False, last
         try:
             moment = self._moment(step, epoch)
             if self.failures.switched_off:

@@ -17,7 +17,6 @@ CHANGED = {
     "linkage": "ward",
     "batch_estimator": 50,
     "region_names": {"cluster_1": "eyes"},
-    "diagnose_every": 1,
 }
 """What could be any number or word; of the others a switch is turned, and a number made one larger."""
 CHANGED |= {

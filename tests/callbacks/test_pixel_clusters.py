@@ -62,7 +62,7 @@ def planted(tmp_path_factory):
     @functools.cache
     def run(spoiled):
         alerts, handler, root = [], LogCaptureHandler(), logging.getLogger()
-        settings = {"n_clusters": 4, "n_samples": 400, "n_cluster_images": 1000, "diagnose_every": 4}
+        settings = {"n_clusters": 4, "n_samples": 400, "n_cluster_images": 1000}
         out = Planted(plain(**settings, on_alert=alerts.append), alerts)
         level = root.level
         root.setLevel(logging.INFO)
@@ -221,7 +221,7 @@ def test_regions_live_on_the_map_of_a_site_encoder(tmp_path):
 @pytest.mark.filterwarnings("ignore:Pixel")
 def test_figures_are_drawn_at_the_first_evaluation_and_the_last(tmp_path):
     logger = TensorBoardLogger(tmp_path, name=None, version="")
-    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, verbose=False, diagnose_every=9)
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, verbose=False)
     fit(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=3, logger=logger)
     images = read_tensorboard(tmp_path).Images
     assert [image.step for image in images("cms/samples")] == [2, 8]

@@ -23,7 +23,7 @@ from genmonitor.functional import cosine_mean_similarity
 from genmonitor.kernels import GaussianKernel
 from genmonitor.report.run import MonitorRun
 
-NOT_OFFERED = {"kernel", "region_names", "diagnose_every"}
+NOT_OFFERED = {"kernel", "region_names"}
 """Settings of `genmonitor.compare` that its command leaves at their defaults."""
 
 

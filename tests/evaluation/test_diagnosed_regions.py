@@ -29,9 +29,8 @@ FADED = UsersFault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: 
 
 
 def fitted(**options):
-    settings = {"diagnose_every": options.pop("diagnose_every", 1), "aligned": options.pop("aligned", True)}
-    partition = PixelPartition.grid((4, 6), 1, 2)
-    evaluator = RegionEvaluator(RegionSettings(partition=partition, n_samples=120, **settings), **options)
+    settings = {"partition": PixelPartition.grid((4, 6), 1, 2), "aligned": options.pop("aligned", True)}
+    evaluator = RegionEvaluator(RegionSettings(n_samples=120, **settings), **options)
     evaluator.fit(ImageSet(REAL), GOOD[:16], SingleProcess())
     return evaluator
 
@@ -51,6 +50,7 @@ def evaluated(evaluator, images, history, alerts=None):
 def run():
     """Three evaluations of dark samples, each with a diagnosis."""
     evaluator, history = fitted(fault_models=[FADED]), []
+    evaluator.is_last = True
     return evaluator, history, [evaluated(evaluator, DARK, history) for _ in range(3)]
 
 
@@ -98,13 +98,14 @@ def test_state_keeps_what_was_wrong_and_since_when(run):
     evaluator, history, _ = run
     again = fitted(fault_models=[FADED])
     again.load_state_dict(evaluator.state_dict())
+    again.is_last = True
     _, findings = evaluated(again, DARK, list(history))
     assert findings[0].text.endswith("Since epoch 0.")
 
 
 def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_differ():
     """That all of them do tells nobody what to do."""
-    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    evaluator, history = fitted(fault_models=[FADED]), []
     (_, first), (_, second) = (evaluated(evaluator, DARK, history) for _ in range(2))
     assert second[0].text == f"{first[0].text} Diagnosed at epoch 0."
     assert any(x.text.startswith("cluster_2 (right half) differs from real images") for x in second)
@@ -113,15 +114,15 @@ def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_diff
 def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatch):
     """They are as many as chance brings, and a region differs now."""
     monkeypatch.setattr("genmonitor.evaluation.regions.diagnoses.CHANGED", math.inf)
-    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    evaluator, history = fitted(fault_models=[FADED]), []
     (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
     assert any(x.measure == "strange_samples" for x in first)
     assert second[0].text.startswith("cluster_2 (right half) differs from real images")
 
 
-def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new(monkeypatch):
+def test_an_evaluation_without_a_diagnosis_repeats_the_last_after_what_is_new(monkeypatch):
     monkeypatch.setattr("genmonitor.evaluation.regions.diagnoses.CHANGED", math.inf)
-    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    evaluator, history = fitted(fault_models=[FADED]), []
     (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
     assert second[0].text.startswith("No evidence of a difference from real images")
     assert second[1].text == f"{first[0].text} Diagnosed at epoch 0."
@@ -132,9 +133,9 @@ def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_
 @pytest.mark.parametrize(("images", "diagnosed"), [((GOOD, DARK), True), ((DARK, GOOD), True), ((DARK, DIM), False)])
 def test_what_changed_much_is_diagnosed_before_its_turn(images, diagnosed):
     """What was said of the images before would not be true of these."""
-    evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
+    evaluator, history = fitted(fault_models=[FADED]), []
     evaluated(evaluator, images[0], history)
-    again = fitted(fault_models=[FADED], diagnose_every=9)
+    again = fitted(fault_models=[FADED])
     again.load_state_dict(evaluator.state_dict())
     evaluated(again, images[1], history)
     assert ["explained" in record for record in history] == [True, diagnosed]
@@ -142,7 +143,7 @@ def test_what_changed_much_is_diagnosed_before_its_turn(images, diagnosed):
 
 @pytest.mark.parametrize(("ratio", "due"), [(0.99, False), (1.01, True), (-0.99, False), (-1.01, True)])
 def test_a_region_whose_error_ratio_changed_so_many_times_is_diagnosed(ratio, due):
-    evaluator = fitted(fault_models=[FADED], diagnose_every=9)
+    evaluator = fitted(fault_models=[FADED])
     evaluation, _ = evaluated(evaluator, DARK, [])
     same = {f"cluster_{i}": evaluation.values[f"error_ratio_{i}"] for i in (1, 2)}
     assert not evaluator.diagnoses.due(same)
@@ -151,7 +152,7 @@ def test_a_region_whose_error_ratio_changed_so_many_times_is_diagnosed(ratio, du
 
 
 def test_a_fault_that_moved_to_another_region_is_diagnosed():
-    evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
+    evaluator, history = fitted(fault_models=[FADED]), []
     evaluated(evaluator, DARK, history)
     _, findings = evaluated(evaluator, DARK.flip(3), history)
     assert findings[0].area.mask[:, :3].any()
@@ -159,7 +160,7 @@ def test_a_fault_that_moved_to_another_region_is_diagnosed():
 
 
 def test_error_ratios_that_chance_gives_do_not_make_a_diagnosis_due():
-    evaluator = fitted(fault_models=[FADED], diagnose_every=9)
+    evaluator = fitted(fault_models=[FADED])
     evaluated(evaluator, GOOD, [])
     ratios = dict.fromkeys(evaluator.diagnoses.ratios, 0.0)
     evaluator.diagnoses.ratios = dict.fromkeys(evaluator.diagnoses.ratios, 1.0)
@@ -168,7 +169,7 @@ def test_error_ratios_that_chance_gives_do_not_make_a_diagnosis_due():
 
 
 def test_a_diagnosis_that_failed_is_not_tried_again_before_its_turn(monkeypatch):
-    evaluator, history, calls = fitted(fault_models=[FADED], diagnose_every=4), [], []
+    evaluator, history, calls = fitted(fault_models=[FADED]), [], []
     evaluated(evaluator, GOOD, history)
 
     def fails(*args, **options):
@@ -182,15 +183,22 @@ def test_a_diagnosis_that_failed_is_not_tried_again_before_its_turn(monkeypatch)
 
 
 def test_the_last_evaluation_has_a_diagnosis():
-    evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
-    for evaluator.diagnoses.is_last in (False, False, True):
+    evaluator, history = fitted(fault_models=[FADED]), []
+    for evaluator.is_last in (False, True):
         evaluated(evaluator, DARK, history)
-    assert ["explained" in record for record in history] == [True, False, True]
+    assert ["explained" in record for record in history] == [True, True]
+
+
+def test_diagnoses_become_rarer_while_nothing_changes():
+    evaluator, history = fitted(fault_models=[FADED]), []
+    for _ in range(8):
+        evaluated(evaluator, DARK, history)
+    assert [i + 1 for i, record in enumerate(history) if "explained" in record] == [1, 3, 7]
 
 
 @pytest.mark.parametrize("images", [DARK, DARK[:60]], ids=["diagnosed", "too few for a diagnosis"])
 def test_figures_are_drawn_when_a_diagnosis_is_due(images):
-    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    evaluator, history = fitted(fault_models=[FADED]), []
     samples = Samples(images, torch.arange(len(images)))
     found = [_with(*evaluated(evaluator, images, history)) for _ in range(2)]
     drawn = [evaluator.presenter().figures(evaluation, history, samples).keys() for evaluation in found]
@@ -276,6 +284,7 @@ def test_copied_training_images_are_said_first_by_their_places_in_the_data():
 
 def test_copies_at_two_diagnoses_in_a_row_are_an_alert_once():
     evaluator, history = fitted(fault_models=[FADED]), []
+    evaluator.is_last = True  # so that each has a diagnosis
     copying = GOOD.clone()
     copying[:40] = evaluator.fitted.nearest.images[60:100] + 1e-4
     alerts = []

@@ -109,7 +109,6 @@ def test_a_class_and_copies_during_training(tmp_path, capsys):
     monitor = PixelClusterMonitor(
         partition=PixelPartition.grid((16, 16), 1, 2),
         n_samples=400,
-        diagnose_every=1,
         prompts=range(4),
         on_alert=alerts.append,
     )

@@ -90,37 +90,39 @@ def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnos
 
 @dataclass
 class Diagnoses:
-    """Results of the diagnoses of a run, and the schedule of the next one.
+    """Results of the diagnoses of a run, and the rule when the next one is due.
 
     Attributes:
-        every: Number of evaluations from one diagnosis to the next.
-        is_last: True if the next evaluation is the last of a fit, which always has a diagnosis.
         evaluations: Number of evaluations.
+        until_last: Number of evaluations up to the last diagnosis.
         epoch: Epoch of the last diagnosis.
         ratios: Error ratios of image and regions at the last diagnosis.
         wrong: Findings of the last diagnosis, dated.
         copied: Number of diagnoses in a row that found copies.
     """
 
-    every: int
-    is_last: bool = False
     evaluations: int = 0
+    until_last: int = 0
     epoch: float = math.nan
     ratios: dict[str, float] = field(default_factory=dict)
     wrong: tuple[Finding, ...] = ()
     copied: int = 0
 
     def due(self, ratios: Mapping[str, float]) -> bool:
-        """Return True if a diagnosis is due: by schedule, at the end, or after a large change of a region."""
+        """Return True if a diagnosis is due: at the first evaluation, and after a large change of a region.
+
+        Copies change no region, so a diagnosis is also due after twice as many evaluations as at the last one.
+        """
         changes = (_above_chance(ratio) / self.ratios.get(name, _above_chance(ratio)) for name, ratio in ratios.items())
         much = any(not 1 / CHANGED < change < CHANGED for change in changes)
-        return self.is_last or self.evaluations % self.every == 0 or much
+        return self.evaluations >= 2 * self.until_last or much
 
     def commit(self, evaluation: RegionEvaluation, ratios: Mapping[str, float], epoch: float) -> list[Finding]:
         """Keep the findings; return findings of copies if two diagnoses in a row found them."""
         self.evaluations += 1
         if not evaluation.between:  # also if the diagnosis failed, which is not tried again before it is due
             self.ratios = {name: _above_chance(ratio) for name, ratio in ratios.items()}
+            self.until_last = self.evaluations
         if evaluation.diagnosed.values is None:
             return []
         self.wrong, self.epoch = dated(evaluation.diagnosed.findings, self.wrong, epoch), epoch
@@ -137,12 +139,13 @@ class Diagnoses:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain Python."""
-        state = {name: getattr(self, name) for name in ("evaluations", "epoch", "copied")}
+        state = {name: getattr(self, name) for name in ("evaluations", "until_last", "epoch", "copied")}
         return state | {"ratios": dict(self.ratios), "wrong": [finding.to_dict() for finding in self.wrong]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state."""
-        self.evaluations, self.epoch, self.copied = state["evaluations"], state["epoch"], state["copied"]
+        self.evaluations, self.until_last = state["evaluations"], state["until_last"]
+        self.epoch, self.copied = state["epoch"], state["copied"]
         self.ratios, self.wrong = dict(state["ratios"]), tuple(map(Finding.from_dict, state["wrong"]))
 
 
