@@ -28,7 +28,7 @@ from diagnosis_peers import holm, pixel_p_values  # noqa: E402
 from stamp import stamp  # noqa: E402
 
 from genmonitor import diagnose  # noqa: E402
-from genmonitor._places import describe_place  # noqa: E402
+from genmonitor._place_names import describe_place  # noqa: E402
 from genmonitor.evaluation.single_samples import FAR, SELDOM  # noqa: E402
 from genmonitor.findings.finding import FaultKind  # noqa: E402
 from genmonitor.functional import (  # noqa: E402

@@ -19,7 +19,7 @@ from diagnosis_peers import benjamini_hochberg, fidelity, pixel_p_values
 from torch import Tensor
 
 from genmonitor import compare, diagnose
-from genmonitor._places import describe_place
+from genmonitor._place_names import describe_place
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.diagnosed_areas import MOSTLY_ALL
 from genmonitor.findings.finding import FaultKind, Finding

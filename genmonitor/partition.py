@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._io import atomic_write
-from genmonitor._places import describe_place
+from genmonitor._place_names import describe_place
 from genmonitor._validation import (
     check_at_least,
     check_finite,

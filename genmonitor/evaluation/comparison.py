@@ -20,7 +20,7 @@ from genmonitor.evaluation import classes as by_class
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions import closer
-from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
+from genmonitor.evaluation.regions.evaluation import RegionEvaluation
 from genmonitor.evaluation.regions.presenter import (
     SHOWN,
     diagnosis_figures,

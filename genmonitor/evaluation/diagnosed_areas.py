@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from genmonitor._places import describe_area, describe_place
+from genmonitor._place_names import describe_area, describe_place
 from genmonitor.evaluation.single_samples import of_copies
 from genmonitor.findings import words as text
 from genmonitor.findings.finding import Area, FaultKind, Finding, overlap
@@ -23,7 +23,7 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.missing import missing_kinds
-from genmonitor.functional.diagnosis.place import located
+from genmonitor.functional.diagnosis.place_search import located
 from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
 from genmonitor.functional.permutation import LEVEL, RARE
 from genmonitor.partition import PixelPartition

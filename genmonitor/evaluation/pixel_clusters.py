@@ -30,7 +30,8 @@ from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, agreed_signature, at_most_threads, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.regions.clustering import patch_notes
-from genmonitor.evaluation.regions.diagnoses import Diagnosed, Diagnoses, RegionEvaluation, diagnose_for_all
+from genmonitor.evaluation.regions.diagnosis_schedule import Diagnoses
+from genmonitor.evaluation.regions.evaluation import Diagnosed, RegionEvaluation, diagnose_for_all
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found

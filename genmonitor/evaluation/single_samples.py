@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
-from genmonitor._places import describe_place
+from genmonitor._place_names import describe_place
 from genmonitor.findings.finding import SELDOM, Area, FaultKind, Finding
 from genmonitor.findings.words import advice, percent, with_strength
 from genmonitor.functional.data_copying_test import DataCopying, data_copying_test

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor._places import MOST, is_ring
+from genmonitor._place_names import MOST, is_ring
 from genmonitor._validation import check_at_least, check_images, check_min_samples, check_tensor
 from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES, NUM_PERMUTATIONS, TIE, Blocks, check_permutations
 from genmonitor.linalg import chunking

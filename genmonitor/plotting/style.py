@@ -18,13 +18,16 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike, NDArray
 from torch.nn.functional import avg_pool2d
 
-from genmonitor._places import cluster_color as cluster_color
-from genmonitor._places import colorize as colorize
-
 INK, FAINT = "#222222", "#8A8A8A"
 _DPI = 100
 GAP = 8
 """Pixels between two images."""
+# Six colors of Okabe and Ito, then six found by search: twelve colors with the largest distances for normal,
+# deuteranopic and protanopic vision. Figures also print the cluster's number, so color is never the only cue.
+_PALETTE = (
+    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
+    *("#5B2A9D", "#4F5B00", "#C2188F", "#7A1F1F", "#8679FF", "#12306B"),
+)
 
 Array = ArrayLike | torch.Tensor
 Drawing = Callable[[], Figure]  # draws a figure when it is called, perhaps in another process
@@ -41,6 +44,21 @@ def to_array(values: Array) -> NDArray[Any]:
 def cluster_name(label: int, names: Mapping[int, str] | None = None) -> str:
     """Return the readable name of a label: its own name, else ``cluster 3``, or ``constant`` for 0."""
     return (names or {}).get(label) or (f"cluster {label}" if label else "constant")
+
+
+def cluster_color(label: int) -> str:
+    """Return the color of a cluster, the same everywhere; label 0 (constant sites) is gray.
+
+    >>> cluster_color(0), cluster_color(1), cluster_color(13) == cluster_color(1)
+    ('#B4B4B4', '#0072B2', True)
+    """
+    return _PALETTE[(label - 1) % len(_PALETTE)] if label else "#B4B4B4"
+
+
+def colorize(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of any shape as RGB in [0, 1], with one more axis at the end."""
+    table = [list(bytes.fromhex(cluster_color(label)[1:])) for label in range(int(labels.max(initial=0)) + 1)]
+    return np.take(np.divide(table, 255), labels, axis=0)
 
 
 def new_figure(width: float, height: float, title: str, note: str = "", color: str = INK) -> Figure:

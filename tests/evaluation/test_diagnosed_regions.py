@@ -13,7 +13,7 @@ from _helpers.evaluations import halves, measured
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import ImageSet, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
-from genmonitor.evaluation.regions.diagnoses import CHANGED
+from genmonitor.evaluation.regions.diagnosis_schedule import CHANGED
 
 
 class UsersFault(NamedTuple):
@@ -113,7 +113,7 @@ def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_diff
 
 def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatch):
     """They are as many as chance brings, and a region differs now."""
-    monkeypatch.setattr("genmonitor.evaluation.regions.diagnoses.CHANGED", math.inf)
+    monkeypatch.setattr("genmonitor.evaluation.regions.diagnosis_schedule.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED]), []
     (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
     assert any(x.measure == "strange_samples" for x in first)
@@ -121,7 +121,7 @@ def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatc
 
 
 def test_an_evaluation_without_a_diagnosis_repeats_the_last_after_what_is_new(monkeypatch):
-    monkeypatch.setattr("genmonitor.evaluation.regions.diagnoses.CHANGED", math.inf)
+    monkeypatch.setattr("genmonitor.evaluation.regions.diagnosis_schedule.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED]), []
     (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
     assert second[0].text.startswith("No evidence of a difference from real images")

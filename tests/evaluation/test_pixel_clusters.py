@@ -18,7 +18,7 @@ from genmonitor.cli.gate import condition, failures
 from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
-from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
+from genmonitor.evaluation.regions.evaluation import RegionEvaluation
 from genmonitor.findings.finding import LEVEL
 from genmonitor.images.image_set import ImageSet, fingerprint
 

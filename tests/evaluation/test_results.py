@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
 
-from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
+from genmonitor.evaluation.regions.evaluation import RegionEvaluation
 from genmonitor.evaluation.results import Evaluation, FitReport, curve
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import avg_pool2d
 
-from genmonitor._places import describe_place
+from genmonitor._place_names import describe_place
 from genmonitor.functional import odd_samples_test, uncovered_test
 from genmonitor.linalg import chunking
 from genmonitor.linalg.whitening import Whitening

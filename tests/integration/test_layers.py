@@ -16,7 +16,17 @@ import pytest
 from genmonitor.cli.main import COMMANDS
 
 LAYERS = [
-    {"_formatting", "_html", "_io", "_manifest", "_places", "_processes", "_stop", "_validation", "training_state"},
+    {
+        "_formatting",
+        "_html",
+        "_io",
+        "_manifest",
+        "_place_names",
+        "_processes",
+        "_stop",
+        "_validation",
+        "training_state",
+    },
     {"linalg"},
     {"kernels", "partition"},
     {"functional"},

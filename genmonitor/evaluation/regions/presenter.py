@@ -17,7 +17,7 @@ from torch.nn.functional import interpolate
 from genmonitor._formatting import capitalized, format_cms, format_error_ratio
 from genmonitor.evaluation.classes import class_table
 from genmonitor.evaluation.diagnosis import Diagnosis
-from genmonitor.evaluation.regions.diagnoses import RegionEvaluation
+from genmonitor.evaluation.regions.evaluation import RegionEvaluation
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.search import Regions
 from genmonitor.evaluation.regions.values import RegionValues

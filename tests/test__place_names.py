@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor._places import describe_area, describe_place
+from genmonitor._place_names import describe_area, describe_place
 
 
 def marked(*rows):

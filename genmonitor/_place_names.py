@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readable regions of an image: in words, in colors, and as a map of characters for a terminal."""
+"""Names of places in an image, such as "upper right corner"."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 WHOLE, MOST = 0.95, 0.8
 """Fractions that count as all and as nearly all."""
-# Six colors of Okabe and Ito, then six found by search: twelve colors with the largest distances for normal,
-# deuteranopic and protanopic vision. Figures also print the cluster's number, so color is never the only cue.
-_PALETTE = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
-    *("#5B2A9D", "#4F5B00", "#C2188F", "#7A1F1F", "#8679FF", "#12306B"),
-)
 
 
 def describe_place(inside: Tensor) -> str:
@@ -152,18 +146,3 @@ def _half_with_all(mask: _Mask) -> str | None:
     }
     name, most = max(halves.items(), key=lambda half: int(half[1].sum()))
     return name if most.sum() >= WHOLE * mask.sum() else None
-
-
-def cluster_color(label: int) -> str:
-    """Return the color of a cluster, the same everywhere; label 0 (constant sites) is gray.
-
-    >>> cluster_color(0), cluster_color(1), cluster_color(13) == cluster_color(1)
-    ('#B4B4B4', '#0072B2', True)
-    """
-    return _PALETTE[(label - 1) % len(_PALETTE)] if label else "#B4B4B4"
-
-
-def colorize(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return labels of any shape as RGB in [0, 1], with one more axis at the end."""
-    table = [list(bytes.fromhex(cluster_color(label)[1:])) for label in range(int(labels.max(initial=0)) + 1)]
-    return np.take(np.divide(table, 255), labels, axis=0)

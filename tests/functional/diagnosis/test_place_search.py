@@ -10,7 +10,7 @@ from genmonitor.functional.diagnosis.fit import PutFault, Side
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS
 from genmonitor.functional.diagnosis.kinds.tone import Brighter
-from genmonitor.functional.diagnosis.place import best_placed, best_rectangle, box, located, unlike
+from genmonitor.functional.diagnosis.place_search import best_placed, best_rectangle, box, located, unlike
 from genmonitor.functional.discrepancy_map import grown
 
 BRIGHTER = Brighter((0.1,))
