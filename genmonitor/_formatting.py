@@ -10,6 +10,8 @@ Band = tuple[float, float, float]
 """Lower end, median and upper end of a baseline."""
 LEAST_P = 1e-4
 """Smallest p-value that is shown as a number: nobody needs to tell smaller ones apart."""
+LARGEST = 1e9
+"""Size from which numbers are written with an exponent."""
 RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 
@@ -25,6 +27,17 @@ def format_cms(value: float) -> str:
         return "1"
     digits = 4 if not math.isfinite(distance) else 1 + math.ceil(-math.log10(distance))
     return f"{value:.{min(6, max(4, digits))}f}"
+
+
+def significant(value: float, digits: int = 2) -> str:
+    """Format a number with significant digits, and whole if more stand before its point.
+
+    Example:
+        >>> [significant(x) for x in (134.2, 99.7, 12.0, 0.031, -0.5)], significant(1234.5, 3)
+        (['134', '100', '12', '0.031', '-0.5'], '1234')
+    """
+    rounded = f"{value:.{digits}g}"
+    return f"{value:.0f}" if 10**digits <= abs(float(rounded)) < LARGEST else rounded
 
 
 def format_p(p: float) -> str:

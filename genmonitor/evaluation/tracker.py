@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from genmonitor._formatting import capitalized, format_p
+from genmonitor._formatting import capitalized, format_p, significant
 from genmonitor.findings.finding import Area, Finding, differs
 from genmonitor.findings.values import Better, Values
 from genmonitor.functional.relative_similarity import holm
@@ -81,7 +81,7 @@ class Tracker(ABC):
 
     def written(self, value: float) -> str:
         """Return a value as text; values below 0, or hardly above, are rounding or chance."""
-        return f"{round(max(0.0, value), 6):.2g}"
+        return significant(round(max(0.0, value), 6))
 
     def verdict(self, change: Change) -> str:
         """Return the words for a change in a table."""

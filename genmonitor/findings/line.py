@@ -47,7 +47,7 @@ def evaluation_line(
     status = ""
     if best_key is not None and best_key in record:
         spec = lookup(specs, best_key)
-        head += f"  {amount(spec, record[best_key]):>11}"
+        head += f"  {amount(spec, record[best_key]):>{11 if spec.unit == '×' else 15}}"
         status = change(spec, history)
     if alerts:
         status = _alert(alerts, specs, history)
@@ -57,8 +57,10 @@ def evaluation_line(
     parts = [head, f"{clipped(status, LONGEST_STATUS):<33}"] if status else [head]
     repeated = any(x.area.name == findings[0].area.name for x in alerts) if findings else True
     said = "" if repeated else " ".join(brief(findings[0], record, specs).split())
-    if len(GAP.join([*parts, said])) > WIDTH:
-        said = said.partition(", real ")[0]  # a reading without the real images' value rather than without either
+    room = WIDTH - len(GAP.join([*parts, ""]))
+    if len(said) > room and ", real " in said:  # a reading without what is less important than its value
+        said = said.partition(", real ")[0]
+        said = said if len(said) <= room else said.rpartition(", ")[2]
     return clipped(GAP.join([*parts, said] if said else parts), WIDTH)
 
 

@@ -9,7 +9,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from genmonitor._formatting import format_cms, format_error_ratio, format_p, format_ratio
+from genmonitor._formatting import format_cms, format_error_ratio, format_p, format_ratio, significant
 from genmonitor._validation import check_fields
 
 Scale = Literal["linear", "log", "cms", "p", "share", "signed"]
@@ -89,7 +89,7 @@ class ValueSpec:
             return format_p(value)
         if self.unit == "×":
             return format_error_ratio(value) if self.better == "low" else format_ratio(value)
-        return f"{value:.3g}{f' {self.unit}' if self.unit else ''}"
+        return f"{significant(value, 3)}{f' {self.unit}' if self.unit else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults, as plain Python."""

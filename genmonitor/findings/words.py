@@ -95,16 +95,16 @@ def missing_sentence(missing: Missing) -> str:
     Example:
         >>> import torch
         >>> from genmonitor.functional.diagnosis.readings.tone import Red
-        >>> red = Said(Red(), 0.04, -0.03, 1.0, 0.001, torch.arange(3), torch.arange(3))
+        >>> red = Said(Red(), 0.04, 0.0, 1.0, 0.001, torch.arange(3), torch.arange(3))
         >>> missing_sentence(Missing(0.24, 1e-3, (red,), ()))
-        'Hardly ever sampled: 24 % of the real images, with red beyond the other colors 0.04, others −0.03 (p = 0.001).'
+        'Hardly ever sampled: 24 % of the real images, with red above the other colors by 0.04, others 0 (p = 0.001).'
         >>> missing_sentence(Missing(0.24, 1e-9, (), ()))
         'Hardly ever sampled: 24 % of the real images (p < 0.0001).'
     """
     common = ""
     for said in missing.readings[:1]:
-        here, others = map(said.reading.value, (said.fake, said.real))
-        common = f", with {said.reading.name} {here}, others {others}"
+        here, others = said.reading.beside(said.fake, said.real)
+        common = f", with {here}, others {others}"
     return f"Hardly ever sampled: {percent(missing.share)} of the real images{common} ({format_p(missing.p)})."
 
 

@@ -34,7 +34,7 @@ def test_a_color_without_samples_is_found_with_its_share_its_reading_and_its_ima
     assert found is not None
     assert found.p < 1e-6
     assert found.share == pytest.approx(1 / 3, abs=0.08)
-    assert found.readings[0].reading.name == "red beyond the other colors"
+    assert found.readings[0].reading.name == "red above the other colors by"
     assert found.readings[0].fake > 0.05 > found.readings[0].real
     red = real[list(found.examples)].mean((2, 3))
     assert bool((red[:, 0] > red[:, 1:].amax(1)).all())
@@ -55,11 +55,11 @@ def test_the_first_line_says_what_is_missing() -> None:
     first = diagnose(fake=balls(400, 2, colors=2), real=balls(400, 1))
     sentence = str(first.findings[0])
     assert "Hardly ever sampled: 3" in sentence
-    assert "of the real images, with red beyond the other colors 0." in sentence
+    assert "of the real images, with red above the other colors by 0." in sentence
     assert len(first.examples["real, hardly ever sampled"]) == 6
 
 
 def test_two_colors_without_samples_are_told_by_the_one_that_is_left() -> None:
     sentence = str(diagnose(fake=balls(400, 2, colors=1), real=balls(400, 1)).findings[0])
     assert "Hardly ever sampled: 6" in sentence
-    assert "of the real images, with blue beyond the other colors −0." in sentence
+    assert "of the real images, with blue below the other colors by 0." in sentence

@@ -44,9 +44,9 @@ CHANGES = {
     "distance from the mean image": lambda x: x.mean(0) + 0.5 * (x - x.mean(0)),
     "saturation": lambda x: x.mean(1, keepdim=True).expand_as(x),
     "saturation of the background": lambda x: x + torch.tensor([0.2, 0, 0])[:, None, None],
-    "red beyond the other colors": lambda x: x + torch.tensor([0.2, 0, 0])[:, None, None],
-    "green beyond the other colors": lambda x: x + torch.tensor([0, 0.2, 0])[:, None, None],
-    "blue beyond the other colors": lambda x: x + torch.tensor([0, 0, 0.2])[:, None, None],
+    "red above the other colors by": lambda x: x + torch.tensor([0.2, 0, 0])[:, None, None],
+    "green above the other colors by": lambda x: x + torch.tensor([0, 0.2, 0])[:, None, None],
+    "blue above the other colors by": lambda x: x + torch.tensor([0, 0, 0.2])[:, None, None],
     "color contrast of single pixels": lambda x: x + 0.05 * noise(x),
     "number of colors": lambda x: (3 * x).round() / 3,
     "pixels of the 8 commonest values": lambda x: (3 * x).round() / 3,
@@ -60,9 +60,9 @@ CHANGES = {
     "every second column stands out by": lambda x: x + 0.1 * at_every(1),
     "checkerboard of single pixels": lambda x: x + 0.1 * (at_every(1) - at_every(1)[:, None]).abs(),
     "outermost pixels brighter by": lambda x: F.pad(x[:, :, 1:-1, 1:-1], (1, 1, 1, 1), value=0.3),
-    "extra steps at every second line": lambda x: F.interpolate(F.avg_pool2d(x, 2), scale_factor=2),
-    "extra steps at every fourth line": lambda x: F.interpolate(F.avg_pool2d(x, 4), scale_factor=4),
-    "extra steps at every eighth line": lambda x: F.interpolate(F.avg_pool2d(x, 8), scale_factor=8),
+    "step at every second line larger by": lambda x: F.interpolate(F.avg_pool2d(x, 2), scale_factor=2),
+    "step at every fourth line larger by": lambda x: F.interpolate(F.avg_pool2d(x, 4), scale_factor=4),
+    "step at every eighth line larger by": lambda x: F.interpolate(F.avg_pool2d(x, 8), scale_factor=8),
     "area of the figure": lambda x: F.max_pool2d(x, 7, 1, 3),
     "faint traces on the background": lambda x: x + 0.08 * (noise(x) > 1),
     "pieces of the figure": lambda x: x * (at_every(4) < 0.5),
@@ -71,7 +71,9 @@ CHANGES = {
     ),
     "center of the figure from the left": lambda x: x.roll(3, 3),
     "center of the figure from the top": lambda x: x.roll(3, 2),
-    "slant to the right": lambda x: torch.stack([x[:, :, i].roll((SIDE // 2 - i) // 3, 2) for i in range(SIDE)], 2),
+    "slanted to the right by": lambda x: torch.stack(
+        [x[:, :, i].roll((SIDE // 2 - i) // 3, 2) for i in range(SIDE)], 2
+    ),
     "left-right symmetry": lambda x: x.roll(4, 3),
     "left half brighter than right by": lambda x: x.roll(3, 3),
     "upper half brighter than lower by": lambda x: x.roll(3, 2),
@@ -132,6 +134,23 @@ def test_what_is_said_is_visible_with_both_values_and_once() -> None:
     assert "every second column stands out by 0." in str(first)
     assert len(found) <= 3
     assert not differing(READINGS, *(read(READINGS, x) for x in (real + 0.001, real)), 0.01, seed=0)
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.name)
+def test_a_value_below_zero_has_the_opposite_word_for_its_sign(reading: Reading) -> None:
+    values = reading.of(Look(torch.rand(N, 3, 32, 32, generator=torch.Generator().manual_seed(0))))
+    assert bool(reading.signs[0]) == (
+        float(values.min()) < 0 and reading.name != "left-right symmetry"
+    )  # a correlation
+    if not reading.signs[0]:
+        return
+    above, below = reading.signs
+    other = reading.name.replace(above, below)
+    for number, name, beside in ((-0.07, other, f"{above} by "), (0.07, reading.name, f"{below} by ")):
+        size, same = reading.value(0.07), reading.value(0.02)
+        assert reading.beside(number, number / 3.5) == (f"{name} {size}", same)
+        assert reading.beside(number, number / -3.5) == (f"{name} {size}", f"{beside}{same}")
+        assert reading.beside(number, 0.0) == (f"{name} {size}", reading.value(0.0))
 
 
 def test_textures_have_no_figure():

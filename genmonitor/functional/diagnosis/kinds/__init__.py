@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from genmonitor._formatting import significant
 from genmonitor.functional.diagnosis.kinds.base import FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.detail import Blurred, Compressed, Noisy, Periodic, Pixelated, Sharpened
 from genmonitor.functional.diagnosis.kinds.shape import Mirrored, Rotated, Shifted, Thicker, Zoomed
@@ -68,7 +69,9 @@ def in_words(name: str, strength: float, unit: str) -> str:
         >>> in_words("vignette", 0.3, "of the range")
         'vignette 0.3 of the range'
     """
-    return KINDS[name].said(strength, unit) if name in KINDS else f"{name} {strength:.2g} {unit}"
+    if name in KINDS:
+        return KINDS[name].said(strength, unit)
+    return f"{name} {significant(strength).replace('-', '−')} {unit}"
 
 
 __all__ = ["FAULT_MODELS", "KINDS", "FaultModel", "Kind", "Models", "in_words"]

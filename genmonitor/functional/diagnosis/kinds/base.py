@@ -10,6 +10,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import significant
+
 PART = (0.0, 1.0)
 """Bounds of a strength that is a part of something."""
 RANGE = (-1.0, 1.0)
@@ -68,7 +70,7 @@ class Kind:
         unit: Unit of the strength, in words.
         strengths: Strengths to try first.
         words: Text with {s} for the strength, {percent} for the strength in percent, {left} for the rest of 100 %,
-            {unit}, {sign}, {channel} and {period}.
+            {unit} and {period}.
         change: Formula that puts the fault into real images, where its strength is s.
         cause: Usual cause according to the source; empty if no source supports one.
         source: Source of the cause.
@@ -131,9 +133,8 @@ class Kind:
     def said(cls, strength: float, unit: str) -> str:
         """Return a short text of the kind with its strength."""
         size = abs(strength)
-        sizes = {"s": f"{size:.2g}", "percent": f"{100 * size:.0f}", "left": f"{100 * (1 - size):.0f}"}
-        names = {"channel": unit.rpartition(" in ")[2], "period": unit.rpartition(", ")[2]}
-        return cls.words.format(unit=unit, sign="−" if strength < 0 else "+", **sizes, **names)
+        sizes = {"s": significant(size), "percent": f"{100 * size:.0f}", "left": f"{100 * (1 - size):.0f}"}
+        return cls.words.format(unit=unit, period=unit.rpartition(", ")[2], **sizes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.unit!r})"

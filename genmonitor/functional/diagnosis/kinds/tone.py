@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from genmonitor._formatting import significant
 from genmonitor.functional.diagnosis.kinds.base import PART, PER_PIXEL, RANGE, Kind, both_ways
 
 _LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawed', WACV 2024, arXiv 2305.08891"
@@ -60,7 +61,7 @@ class Color(Kind):
     """Channels have moved apart."""
 
     name = "color"
-    words = "{channel} {sign} {s} of the range"
+    words = "{changes} of the range"
     change = "s is added along the direction in which the channels' means differ"
     cause, source = _SCHEDULE, _LIN
     remedy = f"compare each channel's mean before and after normalization; {_NORMALIZATION}"
@@ -89,6 +90,15 @@ class Color(Kind):
         others = [f"{names[i]} × {part:.1g}" for i, part in enumerate(direction.tolist()) if part and i != leading]
         unit = f"of the range in {', '.join([names[leading], *others[:3]])}"
         return Color(direction.view(-1, 1, 1), unit, float(shift[leading]))
+
+    @classmethod
+    def said(cls, strength: float, unit: str) -> str:
+        changes = []
+        for part in unit.rpartition(" in ")[2].split(", "):
+            channel, _, factor = part.partition(" × ")
+            change = strength * float(factor or 1)
+            changes.append(f"{channel} {'−' if change < 0 else '+'} {significant(abs(change))}")
+        return cls.words.format(changes=", ".join(changes))
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         assert self.direction is not None

@@ -98,6 +98,7 @@ class Reading:
 
     Attributes:
         name: Name, such as "darkest pixels".
+        signs: Words in the name for a value above 0 and for one below; empty if the value keeps its sign.
         unit: "%" for parts, which are given in percent, "px", or nothing.
         visible: Smallest difference that a person sees.
         family: "tone", "variety", "color", "detail", "pattern" or "shape"; at most two of a family are reported.
@@ -113,6 +114,7 @@ class Reading:
     """
 
     name: ClassVar[str] = ""
+    signs: ClassVar[tuple[str, str]] = ("", "")
     unit: ClassVar[str] = ""
     visible: ClassVar[float] = 0.05
     family: ClassVar[str] = ""
@@ -136,3 +138,18 @@ class Reading:
             return f"{100 * number:.0f} %"
         digits = 0 if abs(number) >= 10 or float(number).is_integer() else 2
         return f"{round(number, digits) + 0.0:.{digits}f} {self.unit}".strip().replace("-", "−")
+
+    def beside(self, number: float, other: float) -> tuple[str, str]:
+        """Return the name with a value, and another value, in the words for their signs.
+
+        Example:
+            >>> from genmonitor.functional.diagnosis.readings.detail import Frame
+            >>> Frame().beside(-0.07, 0.02), Frame().beside(-0.07, -0.02)
+            (('outermost pixels darker by 0.07', 'brighter by 0.02'), ('outermost pixels darker by 0.07', '0.02'))
+        """
+        if not self.signs[0]:
+            return f"{self.name} {self.value(number)}", self.value(other)
+        values = [self.value(abs(x)) for x in (number, other)]
+        below, other_below = number < 0 or (not number and other < 0), other < 0 or (not other and number < 0)
+        named = f"{self.name.replace(self.signs[0], self.signs[below])} {values[0]}"
+        return named, values[1] if below == other_below else f"{self.signs[other_below]} by {values[1]}"

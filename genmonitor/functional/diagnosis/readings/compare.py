@@ -52,8 +52,8 @@ class Said:
 
     def beside(self, other: str) -> str:
         """Return the reading with both values, such as "flat pixels 0 %, real 34 % (in 100 % of the images)"."""
-        fake, real = self.reading.value(self.fake), self.reading.value(self.real)
-        return f"{self.reading.name} {fake}, {other} {real} (in {100 * self.share:.0f} % of the images)"
+        fake, real = self.reading.beside(self.fake, self.real)
+        return f"{fake}, {other} {real} (in {100 * self.share:.0f} % of the images)"
 
 
 def usable_readings(readings: Sequence[Reading], real: Tensor, aligned: bool = True) -> list[Reading]:

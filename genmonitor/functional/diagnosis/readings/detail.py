@@ -125,6 +125,7 @@ class Frame(_Pattern):
     """Outermost pixels minus those next to them, as after padding with zeros."""
 
     name, visible, weight = "outermost pixels brighter by", 0.01, 0.5
+    signs = ("brighter", "darker")
     resembles = ("", "")
 
     def of(self, look: Look) -> Tensor:
@@ -136,7 +137,8 @@ class Frame(_Pattern):
 class GridOfFour(_Pattern):
     """Step across every fourth line, relative to other steps."""
 
-    name, period = "extra steps at every fourth line", 4
+    name, period = "step at every fourth line larger by", 4
+    signs = ("larger", "smaller")
 
     def of(self, look: Look) -> Tensor:
         return steps_between(look.gray, self.period)
@@ -145,14 +147,14 @@ class GridOfFour(_Pattern):
 class GridOfEight(GridOfFour):
     """The same for every eighth line, as after JPEG."""
 
-    name, period, least_side = "extra steps at every eighth line", 8, 24
+    name, period, least_side = "step at every eighth line larger by", 8, 24
     resembles = ("compressed", "")
 
 
 class GridOfTwo(GridOfFour):
     """The same for every second line, as after a transposed convolution of stride 2."""
 
-    name, period = "extra steps at every second line", 2
+    name, period = "step at every second line larger by", 2
 
 
 def _alternating(x: Tensor) -> Tensor:

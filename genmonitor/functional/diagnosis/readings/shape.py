@@ -74,7 +74,8 @@ class CenterDown(CenterAcross):
 class Slant(_Figure):
     """Shift of the figure to the right from bottom to top."""
 
-    name, unit, visible = "slant to the right", "px per px", 0.15  # 9 degrees
+    name, unit, visible = "slanted to the right by", "px per px", 0.15  # 9 degrees
+    signs = ("to the right", "to the left")
 
     def of(self, look: Look) -> Tensor:
         y, x = (_positions(look.mass, dim) for dim in (1, 2))
@@ -98,6 +99,7 @@ class LeftBrighter(_Shape):
     """Mean of the left half minus that of the right half."""
 
     name, weight = "left half brighter than right by", 0.5
+    signs = ("brighter", "darker")
 
     def of(self, look: Look) -> Tensor:
         half = look.gray.shape[2] // 2
@@ -108,6 +110,7 @@ class TopBrighter(_Shape):
     """Mean of the upper half minus that of the lower half."""
 
     name, weight = "upper half brighter than lower by", 0.5
+    signs = ("brighter", "darker")
 
     def of(self, look: Look) -> Tensor:
         half = look.gray.shape[1] // 2

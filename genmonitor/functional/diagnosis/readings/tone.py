@@ -79,6 +79,7 @@ class Corners(_Tone):
     """Mean of the four corners minus that of the middle."""
 
     name, weight = "corners brighter than middle by", 0.5
+    signs = ("brighter", "darker")
 
     def of(self, look: Look) -> Tensor:
         x = look.gray
@@ -127,7 +128,8 @@ class BackgroundTint(_Color):
 class Red(_Color):
     """Mean of the first channel minus that of all channels."""
 
-    name, channel = "red beyond the other colors", 0
+    name, channel = "red above the other colors by", 0
+    signs = ("above", "below")
     resembles = ("color", "color")
 
     def of(self, look: Look) -> Tensor:
@@ -137,13 +139,13 @@ class Red(_Color):
 class Green(Red):
     """Mean of the second channel minus that of all channels."""
 
-    name, channel = "green beyond the other colors", 1
+    name, channel = "green above the other colors by", 1
 
 
 class Blue(Red):
     """Mean of the third channel minus that of all channels."""
 
-    name, channel = "blue beyond the other colors", 2
+    name, channel = "blue above the other colors by", 2
 
 
 class ColorNoise(_Color):
