@@ -14,7 +14,8 @@ from difflib import get_close_matches
 from typing import Any
 from xml.etree import ElementTree
 
-from genmonitor.findings.values import ValueSpec
+from genmonitor._formatting import format_p, significant
+from genmonitor.findings.values import ValueSpec, by_key, lookup
 from genmonitor.functional.permutation import NUM_PERMUTATIONS
 from genmonitor.partition import region_key
 
@@ -83,7 +84,9 @@ def failures(
             raise ValueError(f"Expected --fail-if to name a value that was measured, but {wanted.name} was not.")
         met = {key: value for key, value in measured.items() if OPERATORS[wanted.symbol](value, wanted.bound)}
         for key, value in sorted(met.items(), key=lambda item: item[1], reverse=">" in wanted.symbol):
-            reason = f"{key} = {value:.4g} ({wanted})"
+            p = lookup(by_key(specs), key).scale == "p"
+            said = format_p(value).removeprefix("p ") if p else f"= {significant(value, 4)}"
+            reason = f"{key} {said} ({wanted})"
             found.append({"condition": str(wanted), "key": key, "value": value, "reason": reason})
     return found
 

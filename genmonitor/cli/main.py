@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import importlib
 import io
-import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -15,7 +15,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
-from textwrap import fill
+from textwrap import TextWrapper
 from typing import Any, NoReturn
 
 from genmonitor._io import as_json, printable
@@ -33,17 +33,22 @@ COMMANDS = {
     "report": "write the report.html of a run again",
 }
 SHARED = ("compare", "diversity", "disagreement", "sweep")
+NO_BREAK = "\N{NO-BREAK SPACE}"
+TOGETHER = re.compile("(?<=[=<×+−±]) | (?=[=<×%±])")
+"""Spaces within a value, such as "p = 0.001", where no line ends."""
+
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor compare photos/ new_model/ old_model/ --size 64
   genmonitor diversity generated/ --prompts prompts.csv --real photos/ --encoder dinov2
   genmonitor sweep lightning_logs/version_3 --setup train.py:build
 
-images: 8 bits per channel, rotated by their EXIF orientation, transparent parts over white; files with several
-frames are refused
+images: 8 bits per channel, rotated by their EXIF orientation, transparent parts over white; files
+with several frames are refused
 
-exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument or a file
-is wrong, 3 after a crash (a bug in genmonitor), 130 after Ctrl-C, 143 after SIGTERM
+exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an
+argument or a file is wrong, 3 after a crash (a bug in genmonitor), 130 after Ctrl-C, 143 after
+SIGTERM
 """
 
 
@@ -100,7 +105,7 @@ def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[
             progress_shows(group.rank == 0 and not args.quiet)
             result, text = command.run(args)
             text = _format(args, result, text)
-            failed = ", ".join(x["reason"] for x in result.get("failed", ()))
+            failed = ",\n  ".join(x["reason"] for x in result.get("failed", ()))
             message = f"failed: {failed}" if failed else None
             status = 0 if result.get("same", True) and not failed else FAILED
         except KeyboardInterrupt:
@@ -168,5 +173,8 @@ def _format(args: Namespace, result: dict[str, Any], text: str) -> str:
         return as_json(result)
     whole = getattr(args, "format", None) is not None
     lines = printable(text).split("\n")[: 1 if args.quiet and not whole else None]
-    width = (not whole and terminal_width()) or math.inf
-    return "\n".join(line if len(line) <= width else fill(line, int(width)) for line in lines)
+    if whole:
+        return "\n".join(lines)
+    wrapper = TextWrapper(terminal_width(), break_long_words=False, break_on_hyphens=False)  # paths stay whole
+    together = [TOGETHER.sub(NO_BREAK, line) if len(line) > wrapper.width else line for line in lines]
+    return "\n".join(wrapper.fill(x) if len(x) > wrapper.width else x for x in together).replace(NO_BREAK, " ")

@@ -36,6 +36,8 @@ from genmonitor.report.run import read_run
 
 Result = dict[str, Any]
 """Output of `--json`."""
+CHANCE = "(chance)"
+"""Cell of a row that is no larger than by chance, which a terminal leaves out."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,11 @@ def _as_text(found: Measurement, result: Result) -> str:
     lines = [result["finding"], "", on_screen(_value_table(found)), ""]
     most = 20  # rows of a table in a terminal; the page has all
     for name, rows in found.rows.items():
-        if rows:
-            lines += [on_screen(as_table(rows[:most])), ""]
-        if len(rows) > most:
-            lines += [f"{len(rows) - most} more {name} on the page and with --json.", ""]
+        shown = [row for row in rows if CHANCE not in row.values()][:most]
+        if shown:
+            lines += [on_screen(as_table(shown)), ""]
+        if len(rows) > len(shown):
+            lines += [f"{len(rows) - len(shown)} more {name} on the page and with --json.", ""]
     lines += [f"Note: {as_sentence(note)}" for note in found.notes]
     return "\n".join([*lines, report_line(result)])
 

@@ -67,12 +67,12 @@ class Table:
         return "; ".join(f"{column}: {self.notes[column]}" for column in self.columns if column in self.notes)
 
 
-def terminal_width() -> int | None:
-    """Return the width of the terminal; None for a file or a pipe, whose lines may be long."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width() -> int:
+    """Return the width of the terminal, or that of lines in a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
 
 
-def within(table: Table, width: int | None) -> Table:
+def within(table: Table, width: int) -> Table:
     """Return a table without the columns that do not fit a width, dropping the least important first.
 
     Example:
@@ -81,7 +81,7 @@ def within(table: Table, width: int | None) -> Table:
         (['region', 'where'], ['region', 'sites', 'where'])
     """
     for name in table.optional:
-        if width is None or sum(map(_least, _columns(table))) + len(GAP) * (len(table.columns) - 1) <= width:
+        if sum(map(_least, _columns(table))) + len(GAP) * (len(table.columns) - 1) <= width:
             break
         table = table.without([name])
     return table
@@ -91,7 +91,7 @@ def on_screen(table: Table) -> str:
     """Return a table as wide as the terminal, with the meaning of its columns below."""
     width = terminal_width()
     fitting = within(table, width)
-    return "\n".join([aligned(fitting, width), *wrap(fitting.legend, width or WIDTH)])
+    return "\n".join([aligned(fitting, width), *wrap(fitting.legend, width)])
 
 
 def formatted(table: Table, form: str) -> str:

@@ -8,6 +8,7 @@ from _helpers.evaluations import halves
 from PIL import Image
 
 from genmonitor.cli import main
+from genmonitor.findings import tables
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -30,7 +31,9 @@ def genmonitor(capsys):
             status = main([str(argument) for argument in arguments])
         except SystemExit as stopped:  # argparse's way
             status = stopped.code
-        said = capsys.readouterr()
+        said, whole = capsys.readouterr(), {"--json", "--format"} & set(map(str, arguments))
+        long = [x for x in said.out.splitlines() if len(x) > tables.terminal_width() and " " in x.strip()]
+        assert whole or not long, long
         return status, said.out, said.err
 
     return run

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genmonitor.findings.tables import NARROW, Table, aligned, terminal_width, within
+from genmonitor.findings.tables import NARROW, WIDTH, Table, aligned, terminal_width, within
 
 VERDICT = "no evidence of a difference (p = 0.26)"
 TABLE = Table(
@@ -17,9 +16,8 @@ TABLE = Table(
 )
 
 
-@pytest.mark.parametrize("width", [200, None])
-def test_with_room_each_row_is_a_line_with_all_columns(width):
-    lines = aligned(within(TABLE, width), width).splitlines()
+def test_with_room_each_row_is_a_line_with_all_columns():
+    lines = aligned(within(TABLE, 200), 200).splitlines()
     assert len(lines) == 3
     assert lines[1] == f"cluster_1      9         12 ×  upper left and upper right  {VERDICT}"
 
@@ -59,9 +57,9 @@ def test_a_table_without_rows_is_its_header():
     assert aligned(Table(["a", "b"], []), 80) == "a  b"
 
 
-def test_a_pipe_has_no_width(monkeypatch):
+def test_a_pipe_has_the_width_of_every_other_line(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: False)
-    assert terminal_width() is None
+    assert terminal_width() == WIDTH
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "93")
     assert terminal_width() == 93
