@@ -21,12 +21,11 @@ from genmonitor.cli.encoding import (
 )
 from genmonitor.cli.outputs import Outputs, cut
 from genmonitor.cli.prompts import HELP, PromptRows, check_has_prompts, read_prompts
-from genmonitor.cli.results import Measurement, Result
+from genmonitor.cli.results import CHANCE, Measurement, Result
 from genmonitor.distributed import current_processes
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.disagreement_findings import (
     DRAWN_MODES,
-    LEAST,
     DisagreementEvaluation,
     DisagreementPresenter,
     disagreement_finding,
@@ -35,6 +34,7 @@ from genmonitor.evaluation.disagreement_findings import (
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
+from genmonitor.findings.finding import differs
 from genmonitor.findings.values import ValueSpec
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
@@ -42,7 +42,7 @@ from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
 from genmonitor.plotting.style import Drawing
 
-NAME, CHANCE = "disagreement", "(chance)"
+NAME = "disagreement"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -92,20 +92,25 @@ def _measure(args: Namespace, sets: Sequence[Outputs], prompts: PromptRows | Non
     modes = _mode_rows(found.found, sets, prompts)
     notes = input_notes(args, sets, prompts)
     if any(mode["only in"] == CHANCE for mode in modes):
-        notes.append(f"{CHANCE}: no larger than the modes that the same outputs have with their sides drawn at random")
-    differing = [] if prompts is None else found.found.differing
+        at_chance = "no larger than those that the same outputs have with their sides drawn at random"
+        notes.append(f"modes at chance, {CHANCE} on the page, are {at_chance}")
+    if differs(found.found.p) and found.values["total"] <= found.values["baseline_total"]:
+        notes.append(
+            "the total is no larger than by chance: the p-value is of distances, which show smaller differences"
+        )
+    most = [] if prompts is None else found.most()
     of_page = [
         ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),
         *(replace(x, chart=None) for x in evaluator.values() if x.key in ("p", "baseline_total")),
     ]
     return Measurement(
         title="What two models do differently",
-        findings=[disagreement_finding(found.values, differing, second, of=first)],
+        findings=[disagreement_finding(found.values, most, second, of=first)],
         values=found.values,
         specs=of_page,
         split=f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below only "
         f"{second}",
-        rows={"prompts": [] if prompts is None else _prompt_rows(found.found), "modes": modes},
+        rows={"prompts": [] if prompts is None else _prompt_rows(found), "modes": modes},
         figures=_figures(found, sets, None if prompts is None else evaluator.prompts),
         notes=notes,
         evaluator=evaluator,
@@ -158,13 +163,10 @@ def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows
     return rows
 
 
-def _prompt_rows(found: Disagreement) -> list[dict[str, Any]]:
+def _prompt_rows(found: DisagreementEvaluation) -> list[dict[str, Any]]:
     """Return the prompts that differ most, of those that do by more than chance."""
-    return [
-        {"prompt": cut(prompt, 60), "share": share, "p": found.prompt_p.get(prompt)}
-        for prompt, share in found.differing[:20]
-        if share >= LEAST
-    ]
+    p = found.found.prompt_p
+    return [{"prompt": cut(x, 60), "share": share, "p": p.get(x)} for x, share in found.differing[:20]]
 
 
 def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Prompts | None) -> dict[str, Drawing]:

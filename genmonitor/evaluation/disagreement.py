@@ -171,8 +171,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
 
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
         """Return findings of the prompts that moved away from the data, and of the size of the disagreement."""
-        record, differing = history[-1], evaluation.found.differing
-        return (*self.tracker.findings(record), text.disagreement_finding(record, differing, self._values.against))
+        record, most = history[-1], evaluation.most()
+        return (*self.tracker.findings(record), text.disagreement_finding(record, most, self._values.against))
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return the presenter of modes and prompts."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -12,7 +12,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from genmonitor._formatting import format_p
+from genmonitor._formatting import format_p, significant
 from genmonitor.evaluation.modes import Disagreement, Ranked, SampleSet
 from genmonitor.evaluation.prompt_groups import Estimate, PromptGroups, PromptTracker
 from genmonitor.evaluation.results import Evaluation, History, Presenter
@@ -20,6 +20,7 @@ from genmonitor.evaluation.tracker import quoted
 from genmonitor.findings.finding import Area, Finding, differs
 from genmonitor.findings.tables import Table
 from genmonitor.findings.values import ValueSpec, declared
+from genmonitor.findings.words import percent
 from genmonitor.functional.relative_similarity import RealSide
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
@@ -50,6 +51,25 @@ class DisagreementEvaluation(Evaluation):
     current: SampleSet
     reference: SampleSet
     distances: Mapping[str, Estimate] = field(default_factory=dict)
+
+    @property
+    def by_distance(self) -> bool:
+        """True if the distances of prompts were measured, by which evaluations are ranked too."""
+        return any(str(prompt) in self.distances for prompt, _ in self.found.changed)
+
+    @property
+    def differing(self) -> Ranked:
+        """Prompts that differ by more than chance, with their distance or, without these, their part of the modes."""
+        parts = [x for x in self.found.differing if x[1] >= LEAST]
+        if not self.by_distance:
+            return parts
+        known = [prompt for prompt, _ in self.found.differing if str(prompt) in self.distances]
+        return sorted(((x, self.distances[str(x)].value) for x in known), key=lambda pair: -pair[1])
+
+    def most(self) -> list[str]:
+        """Return the three prompts that differ most, in words."""
+        written = (lambda x: significant(x, 3)) if self.by_distance else percent
+        return [f"{quoted(prompt)} ({written(size)})" for prompt, size in self.differing[:3]]
 
 
 class DisagreementValues:
@@ -90,30 +110,30 @@ def _ranked(spec: ValueSpec, rank: int) -> ValueSpec:
     return replace(spec, key=f"{spec.key}_{rank}", label=f"{ordinal}{spec.label}")
 
 
-def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: str, of: str = "") -> Finding:
+def disagreement_finding(record: Mapping[str, float], most: Sequence[str], against: str, of: str = "") -> Finding:
     """Return the finding of the size of the disagreement and its prompts.
 
     Args:
         record: Values of the evaluation.
-        changed: Prompts that differ by more than chance, the largest difference first.
+        most: Prompts that differ most, in words.
         against: Name of the reference.
         of: Name of the model, if it has a meaningful one.
     """
-    p = record["p"]
-    total, by_chance = f"total {max(0.0, record['total']):.3g}", f"by chance {record['baseline_total']:.3g}"
+    p, measure = record["p"], "distance" if "distance" in record else "total"
+    size, chance = (significant(max(0.0, record[key]), 3) for key in (measure, "baseline_total"))
+    total, by_chance = (f"total {size}", f"by chance {chance}") if measure == "total" else (f"mean distance {size}", "")
     fine = not differs(p) if against == AGAINST["data"] else None
     if not differs(p):
         between = f"between {of} and {against}" if of else f"from {against}"
-        text = f"No evidence of a difference {between} ({format_p(p)}): {total}, {by_chance}."
+        text = f"No evidence of a difference {between} ({format_p(p)}): {', '.join(filter(None, [total, by_chance]))}."
         area, verdict = Area("all samples"), "no evidence of a difference"
     else:
-        most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:3] if part >= LEAST]
         where = f", mostly for {', '.join(most)}" if most else ""
         # the p-value is of the distance, which may differ where the total of its largest modes does not
-        chance = f"; {by_chance}" if record["total"] > record["baseline_total"] else ""
-        text = f"Disagreement {f'of {of} ' if of else ''}with {against}{where}: {total} ({format_p(p)}{chance})."
+        beside = f"; {by_chance}" if by_chance and record["total"] > record["baseline_total"] else ""
+        text = f"Disagreement {f'of {of} ' if of else ''}with {against}{where}: {total} ({format_p(p)}{beside})."
         area, verdict = Area(f"prompts {', '.join(most)}" if most else "all prompts"), f"differ from {against}"
-    return Finding(text, area, verdict, "total", fine, p)
+    return Finding(text, area, verdict, measure, fine, p)
 
 
 class DistanceTracker(PromptTracker):
@@ -196,18 +216,13 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
         return {"modes": partial(mode_prompts, rows, *shown)}
 
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:
-        """Return the prompts that differ by more than chance, with a picture of samples per prompt and side.
-
-        Distances from the reference are a further column, if all listed prompts have one.
-        """
-        listed = self._sides(evaluation, evaluation.found.differing[:10])
-        distances, bounds = evaluation.distances, self._bounds(evaluation)
-        columns = {"prompt": [x.prompt for x in listed], "part": [x.value for x in listed]}
+        """Return the prompts that differ by more than chance, with a picture of samples per prompt and side."""
+        listed, bounds = self._sides(evaluation, evaluation.differing[:10]), self._bounds(evaluation)
+        size = "squared MMD" if evaluation.by_distance else "part"
+        columns = {"prompt": [x.prompt for x in listed], size: [x.value for x in listed]}
         p_values = {str(prompt): p for prompt, p in evaluation.found.prompt_p.items()}
         if p_values:
             columns["p"] = [format_p(p_values[x.prompt]) if x.prompt in p_values else "" for x in listed]
-        if all(x.prompt in distances for x in listed):
-            columns["squared MMD"] = [distances[x.prompt].value for x in listed]
         columns["model"] = [strip(x.current, bounds) for x in listed]
         columns[self.against] = [strip(x.reference, bounds) for x in listed]
         return {"prompts": Table(list(columns), [list(row) for row in zip(*columns.values(), strict=True)])}

@@ -145,7 +145,7 @@ def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path
     status, said, complaint = genmonitor(*arguments)
     assert status == 0, complaint
     assert said.startswith("No evidence of a difference between ")
-    assert "in the order of their paths, 'a cat' to 00.png, 'a dog' to 01.png." in said
+    assert "in the order of their paths, 'a cat' to 00.png, 'a dog' to 01.png." in " ".join(said.split())
 
 
 def test_disagreement_may_be_at_a_single_prompt(classes, genmonitor, tmp_path):

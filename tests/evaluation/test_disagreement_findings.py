@@ -12,6 +12,7 @@ from genmonitor.evaluation.disagreement_findings import (
     disagreement_finding,
 )
 from genmonitor.evaluation.modes import ByChance, Disagreement, Mode, SampleSet
+from genmonitor.evaluation.prompt_groups import Estimate
 from genmonitor.findings.values import grouped_by_chart
 from genmonitor.images.prompts import Prompts
 
@@ -27,12 +28,17 @@ FOUND = Disagreement(
 )
 PAIR = Prompts(["a cat", "a dog"])
 CHANGED = [("a cat", 0.8), ("a dog", 0.15), (3, 0.05), ("a fish", 0.001)]
+DISTANCES = {name: Estimate(x, 0.1, 9) for name, x in {"a dog": 0.3, "a cat": 0.02, "3": 0.11, "a fish": 0.9}.items()}
 FIRST = {"epoch": 0.0, "total": 0.9, "top_1": 0.3, "bottom_1": -0.2}
 LAST = {"epoch": 1.0, "total": 0.5, "top_1": 0.4, "bottom_1": -0.1, "p": 0.005, "baseline_total": 0.3}
 
 
+def changing(changed=CHANGED, **others):
+    return DisagreementEvaluation({}, replace(FOUND, changed=changed), side(1.0), side(0.0), **others)
+
+
 def said(record, changed, against="real images"):
-    return str(disagreement_finding(record, changed, against))
+    return str(disagreement_finding(record, changing(changed).most(), against))
 
 
 def test_modes_count_from_one():
@@ -53,8 +59,24 @@ def test_disagreement_finding_names_three_prompts(against):
     )
 
 
+def test_one_measure_ranks_prompts_and_evaluations():
+    """The distance from real images where it is known, in the finding as in the table and the best evaluation."""
+    found = changing(distances=DISTANCES)
+    assert [prompt for prompt, _ in found.differing] == ["a fish", "a dog", 3, "a cat"]
+    finding = disagreement_finding(LAST | {"distance": 0.33}, found.most(), "real images")
+    assert str(finding) == (
+        "Disagreement with real images, mostly for 'a fish' (0.9), 'a dog' (0.3), '3' (0.11): mean distance 0.33 "
+        "(p = 0.005)."
+    )
+    assert finding.measure == "distance"
+    assert [row[:2] for row in table(found).rows][:2] == [["a fish", 0.9], ["a dog", 0.3]]
+    assert table(found).columns[:2] == ["prompt", "squared MMD"]
+    few = changing(distances={"all samples": Estimate(0.2, 0.1, 99)})  # too few samples of each prompt
+    assert few.differing == CHANGED[:3]
+
+
 def test_disagreement_that_chance_explains_names_no_prompts():
-    finding = disagreement_finding(LAST | {"p": 0.41}, CHANGED, "b", of="a")
+    finding = disagreement_finding(LAST | {"p": 0.41}, ["x"], "b", of="a")
     assert str(finding) == "No evidence of a difference between a and b (p = 0.41): total 0.5, by chance 0.3."
     assert finding.p == 0.41
 
