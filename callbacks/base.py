@@ -212,15 +212,15 @@ class GenerativeMonitor(Monitor, Callback):
         clear_samples(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Print the summary and, after those of all monitors, the path of the report."""
+        """Print the table and, after those of all monitors, the path of the report."""
         self.publisher.notes.set_whole_run()
         if max(self._evaluated_at, 0) < batches_seen(trainer)[0]:
             last = "the last weights of this training were not evaluated: it ended where no evaluation was due"
             none = "no weights of this training were evaluated: it was never validated when an evaluation was due"
             which = last if self._evaluated_at > 0 else none
             self.publisher.notes.warn(f"{which}. `genmonitor sweep` evaluates the checkpoints of a run.")
-        if trainer.is_global_zero and self.history and self.verbose:
-            self.publisher.attempt(lambda: say(self.summary()))
+        if trainer.is_global_zero and self.verbose:
+            self.publisher.attempt(lambda: say(self.table()) if self.table() else None)
         together = monitors(trainer)
         if trainer.is_global_zero and together[-1] is self:
             finish_run(monitor.publisher for monitor in together)

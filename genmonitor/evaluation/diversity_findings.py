@@ -11,7 +11,7 @@ from statistics import median
 
 from torch import Tensor
 
-from genmonitor._formatting import format_p
+from genmonitor._formatting import format_p, significant
 from genmonitor.evaluation.modes import ModeEnds
 from genmonitor.evaluation.prompt_groups import RESOLUTION, Estimate, PromptGroups, PromptTracker
 from genmonitor.evaluation.results import Evaluation, History, Presenter, Record
@@ -19,6 +19,7 @@ from genmonitor.evaluation.tracker import quoted
 from genmonitor.findings.finding import Area, Finding
 from genmonitor.findings.tables import Table
 from genmonitor.findings.values import ValueSpec, declared
+from genmonitor.findings.words import advice
 from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.prompt_fidelity import PromptFidelity
@@ -35,6 +36,8 @@ FIDELITY = tuple(declared("prompt_fidelity").values())
 """Values for encoders of images and prompts with a common space."""
 OF_OUTPUTS = ("vendi", "rke")
 """Scores that do not depend on prompts."""
+FEWER, MORE = 0.8, 1.25
+"""Multiples of the modes of real images below and above which a number of modes is not near it."""
 NAMED = 3
 """Prompts that a sentence names."""
 FAR = 0.25
@@ -83,19 +86,34 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
         n: Number of samples.
         kind: Name of the samples.
     """
-    error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
-    modes, verdict = f"{record['vendi']:.3g}{error} modes in {n} {kind}", f"{record['vendi']:.3g} modes"
+    written = {key: significant(value, 3) for key, value in record.items()}
+    error = f" ± {significant(record['vendi_error'], 1)}" if "vendi_error" in record else ""
+    modes, verdict = f"{written['vendi']}{error} modes in {n} {kind}", f"{written['vendi']} modes"
     if "real_vendi" in record:
-        modes += f" (real {kind}: {record['real_vendi']:.3g})"
-        verdict += f", real {kind} {record['real_vendi']:.3g}"
+        modes += f" (real {kind}: {written['real_vendi']})"
+        verdict += f", real {kind} {written['real_vendi']}"
     if "scendi" in record:
         explained, by_one = (100 * record[key] for key in ("prompt_share", "one_prompt_share"))
         modes += f"; the prompts explain {explained:.0f} % of the variety (one prompt for all: {by_one:.0f} %)"
-        modes += f"; the model's own: Scendi {record['scendi']:.3g}"
+        modes += f"; the model's own: Scendi {written['scendi']}"
     if "clip_score" in record:
-        best = f", real images {record['real_clip_score']:.3g}" if "real_clip_score" in record else ""
-        modes += f"; CLIPScore {record['clip_score']:.3g} (shuffled prompts {record['clip_score_shuffled']:.3g}{best})"
-    return Finding(f"{modes}.", Area(f"all {kind}"), verdict, "vendi")
+        best = f", real images {written['real_clip_score']}" if "real_clip_score" in record else ""
+        modes += f"; CLIPScore {written['clip_score']} (shuffled prompts {written['clip_score_shuffled']}{best})"
+    cause, remedy = _advice(record)
+    return Finding(f"{modes}.", Area(f"all {kind}"), verdict, "vendi", cause=cause, remedy=remedy)
+
+
+def _advice(record: Record) -> tuple[str, str]:
+    """Return cause and remedy of a number of modes that is not near that of real images."""
+    if "real_vendi" not in record:
+        return "", "how many modes have as many real images? `real_images=` gives the answer, in the command `--real`"
+    ratio = record["vendi"] / record["real_vendi"]
+    if ratio > MORE:
+        return (
+            "",
+            "is it noise, which has the most modes? Compare the samples with real images in a PixelClusterMonitor",
+        )
+    return advice("less_varied") if ratio < FEWER else ("", "")
 
 
 def ignored_prompts(found: PromptFidelity | None, prompts: Sequence[str]) -> list[Finding]:
@@ -117,7 +135,10 @@ def ignored_prompts(found: PromptFidelity | None, prompts: Sequence[str]) -> lis
 def fidelity_table(found: PromptFidelity, prompts: Sequence[str]) -> Table:
     """Return a table with a row for each prompt, the least followed first."""
     rows = zip(prompts, found.by_prompt.tolist(), found.of_others.tolist(), found.p_value.tolist(), strict=True)
-    shown = [[str(x), f"{own:.3g}", f"{other:.3g}", "" if math.isnan(p) else format_p(p)] for x, own, other, p in rows]
+    shown = [
+        [str(x), significant(own, 3), significant(other, 3), "" if math.isnan(p) else format_p(p)]
+        for x, own, other, p in rows
+    ]
     order = (found.by_prompt - found.of_others).argsort().tolist()
     return Table(["prompt", "CLIPScore", "of other images", "no closer"], [shown[i] for i in order])
 

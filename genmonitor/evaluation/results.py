@@ -103,8 +103,12 @@ class Presenter(Generic[EvaluationT]):
     """Heading of its section in the report; the monitor's name by default."""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
-        """Return the findings of the last evaluation for the terminal."""
-        return "\n".join(map(str, headlines(findings)))
+        """Return the results of the last evaluation for the terminal: the table, or findings in full without one."""
+        return self.table(findings, history) or "\n".join(map(str, headlines(findings)))
+
+    def table(self, findings: Sequence[Finding], history: History) -> str:
+        """Return a table of the last evaluation for the terminal; empty for none."""
+        return ""
 
     def fit_figures(self) -> Mapping[str, Figure | Drawing]:
         """Return figures of the result of `fit`."""

@@ -249,7 +249,8 @@ class Publisher:
     def answers(self) -> str:
         """Return the answers of the last evaluation that was written, as lines."""
         path = self.folder.path
-        return "\n".join(closing(run, path) for run in read_run(path).monitors if run.prefix == self._prefix)
+        runs = read_run(path).monitors
+        return "\n".join(closing(run, path, len(runs) == 1) for run in runs if run.prefix == self._prefix)
 
     def close(self) -> None:
         """Print the answers of the last evaluation."""

@@ -148,6 +148,10 @@ class Monitor:
         """Return the last evaluation's results for the terminal; before the first evaluation the monitor's name."""
         return self.evaluator.presenter().summary(self.findings, self.history) if self.history else repr(self)
 
+    def table(self) -> str:
+        """Return a table of the last evaluation for the terminal; empty before the first, or without one."""
+        return self.evaluator.presenter().table(self.findings, self.history) if self.history else ""
+
     # a notebook
 
     def show(self) -> None:
@@ -160,10 +164,11 @@ class Monitor:
         print(self._reported())
 
     def _reported(self) -> str:
-        """Return the last evaluation's results, the answers of the report's first screen, and its path."""
+        """Return the last evaluation's table, the answers of the report's first screen, and its path."""
         page = self.publisher.page
-        answers = "" if page is None else f"\n{self.publisher.answers()}\n\nReport: {page}"
-        return Monitor.summary(self) + answers
+        if page is None:
+            return Monitor.summary(self)
+        return f"{self.table()}\n{self.publisher.answers()}\n\nReport: {page}".lstrip()
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook, as in a browser; the last values if there is no report."""

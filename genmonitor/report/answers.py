@@ -43,7 +43,8 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
         findings = given or [Finding(evaluation["message"], Area(""), "", None)]
         moment = {"epoch": record.get("epoch"), "step": record.get("step")}
         trend = {"better": "", "trend": "", "height": None}
-        news = run.best_key is not None and findings[0].measure == run.best_key
+        # a change since the best evaluation, which has no verdict of its own
+        news = run.best_key is not None and findings[0].measure == run.best_key and not findings[0].verdict
         if key in record:
             so_far.append(record)
             worse = _alert(run, record, regions) or (news and findings[0].text.partition(":")[0])
@@ -81,46 +82,67 @@ def _progress(run: MonitorRun, key: str, so_far: Sequence[Record], worse: str) -
     """Return the change of a value in words, its course, and its height in the line of all evaluations."""
     spec, now = lookup(run.values, key), so_far[-1][key]
     course = [so_far[0][key], now] if len(so_far) > 1 else [now]
-    said = worse or (change(spec, so_far) if run.best_key else "")
+    said = worse or (change(spec, so_far) if run.best_key else _beside_real(run, key, so_far))
     height = math.log10(max(now, 1.0)) if spec.unit == "×" else now
     return {"better": said and capitalized(said), "trend": amount(spec, *course), "height": height}
 
 
+def _beside_real(run: MonitorRun, key: str, so_far: Sequence[Record]) -> str:
+    """Return the change of a value without an order, beside that of real images if it was measured."""
+    real = so_far[-1].get(f"real_{key}", 0.0)
+    if real <= 0 or len(so_far) < 2:
+        return ""
+    was, now = (abs(math.log(max(record[key], 1e-12) / real)) for record in (so_far[0], so_far[-1]))
+    return "" if was == now else f"{'nearer to' if now < was else 'farther from'} that of real images than at first"
+
+
 def best_of(run: MonitorRun, folder: Path) -> dict[str, Any] | None:
-    """Return the best evaluation with the file of its checkpoint; None for a comparison or without a ranking.
+    """Return the best evaluation with the file of its checkpoint, or why there is none; None for a comparison.
 
     Args:
         run: Run of a monitor.
         folder: Folder with its files.
     """
-    best = run.best
+    best, key = run.best, run.best_key or _main_key(run)
     if best is None:
-        return None
-    values, step = best["values"], best.get("global_step")
+        if run.compared or not key:
+            return None
+        value = lookup(run.values, key).title.partition(" (")[0]
+        return {"epoch": "no best epoch", "value": f"no order by {value} alone", "file": ""}
+    values = best["values"]
+    step = best.get("global_step", values.get("step"))  # a loop of one's own has its own steps alone
     path = None if step is None else find_checkpoint(folder.parent, step)
     file = "" if path is None else path.relative_to(folder.parent).as_posix()
     value = amount(lookup(run.values, str(run.best_key)), values[run.best_key])
-    return {"epoch": values["epoch"], "value": value, "file": file}
+    return {"epoch": f"epoch {values['epoch']:g}", "value": value, "file": file}
 
 
-def closing(run: MonitorRun, folder: Path) -> str:
+def title_of(run: MonitorRun) -> str:
+    """Return the title of a monitor, with its prefix if there may be others."""
+    title = str(run.manifest.get("title") or run.manifest.get("monitor") or run.prefix)
+    return title if run.compared else f"{title} ({run.prefix})"
+
+
+def closing(run: MonitorRun, folder: Path, alone: bool = True) -> str:
     """Return the answers of the last evaluation, and the best evaluation, as lines for the terminal.
 
     Args:
         run: Run of a monitor.
         folder: Folder with its files.
+        alone: False to begin with the title, as for one of several monitors.
     """
     last, best = answers_of(run)[-1], best_of(run, folder)
-    keep = [] if best is None else [f"epoch {best['epoch']:g} ({best['value']})", best["file"]]
+    keep = [] if best is None else [f"{best['epoch']} ({best['value']})", best["file"]]
     told = {
         "Better?": ", ".join(filter(None, [last["trend"], last["better"][:1].lower() + last["better"][1:]])),
         "Where": last["where"],
         "What": ", ".join(filter(None, [last["what"], last["share"]])),
-        "Sure?": f"{last['sure']} ({last['p']})" if last["p"] else "",
+        "Sure?": f"{last['sure']} ({last['p']})" if last["p"] else last["sure"],
         "To try": last["next"] or last["how"],
         "Keep": ", ".join(filter(None, keep)),
     }
-    return "\n".join(clipped(f"{name:<9}{text}", WIDTH) for name, text in told.items() if text)
+    lines = [clipped(f"{name:<9}{text}", WIDTH) for name, text in told.items() if text]
+    return "\n".join(lines if alone else [title_of(run), *lines])
 
 
 def find_checkpoint(run: Path, step: int, places: tuple[str, ...] = ("", "checkpoints/")) -> Path | None:

@@ -20,7 +20,7 @@ from genmonitor.report.run import MonitorRun, Note
 
 
 def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
-    """Return the charts of a monitor, as declared by its values; an undeclared value has its own chart.
+    """Return the charts of a monitor, first that of the value that orders its evaluations; others as declared.
 
     The result of a command has only the first chart, of the regions if there are any, since one evaluation has no
     curves.
@@ -29,11 +29,12 @@ def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
         return []
     keys = _keys(run.records)
     declared = [spec for key, spec in run.values.items() if key in keys]
-    charts = grouped_by_chart([*declared, *(ValueSpec(key) for key in keys if key not in run.values)])
+    grouped = grouped_by_chart([*declared, *(ValueSpec(key) for key in keys if key not in run.values)])
+    charts = sorted(grouped.items(), key=lambda x: run.best_key not in {spec.key for spec in x[1]})
     alerts = [note for note in run.notes if note.alert is not None]
     return [
         _chart(run, title, specs, alerts if number == 0 else [])
-        for number, (title, specs) in enumerate(list(charts.items())[: 1 if run.compared else None])
+        for number, (title, specs) in enumerate(charts[: 1 if run.compared else None])
     ]
 
 

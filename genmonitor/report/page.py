@@ -13,7 +13,7 @@ from typing import Any
 
 from genmonitor._io import write_text
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.report.answers import answers_of, best_of, end_of
+from genmonitor.report.answers import answers_of, best_of, end_of, title_of
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.files import FOLDER, HISTORY, REPORT
 from genmonitor.report.pictures import Pictures
@@ -112,7 +112,7 @@ def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]
     told = {name: run.manifest.get(name) for name in given}
     return {
         "prefix": run.prefix,
-        "title": _title(run),
+        "title": title_of(run),
         "given": {name: "" if value is None else str(value) for name, value in told.items()},
         "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
         "notes": [note.text for note in run.notes if note.alert is None],
@@ -142,11 +142,6 @@ def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
         "answers": answers_of(run),
         "diagnoses": pictures.diagnoses(run),
     }
-
-
-def _title(run: MonitorRun) -> str:
-    title = str(run.manifest.get("title") or run.manifest.get("monitor") or run.prefix)
-    return title if run.compared else f"{title} ({run.prefix})"
 
 
 def history_csv(monitors: Sequence[MonitorRun]) -> str:

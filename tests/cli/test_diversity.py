@@ -61,7 +61,7 @@ def test_diversity_says_a_collapsed_prompt_first(genmonitor, tmp_path):
     assert said.startswith("Prompts that vary far less than a typical one: '0' (spread ")
 
 
-def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):
+def test_diversity_says_the_finding_first(classes, genmonitor, terminal, tmp_path):
     arguments = ("diversity", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path / "out")
     status, said, _ = genmonitor(*arguments)
     assert status == 0

@@ -44,7 +44,7 @@ def test_alert_reaches_the_users_function_whose_failure_is_said(tmp_path):
         )
 
 
-SHOWN = ["fit_figures", "figures", "tables", "summary", "shown_real", "shown_samples"]
+SHOWN = ["fit_figures", "figures", "tables", "table", "shown_real", "shown_samples"]
 DECLARED = ["values", "presenter", "write_artifacts", "manifest"]
 
 

@@ -226,6 +226,9 @@ def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     _, manifest = manifests(tmp_path / "genmonitor")
     expected = {"monitor": "LoopMonitor", "seed": 0, "n_samples": N, "processes": 1, "device": "cpu"}
     assert manifest.items() >= expected.items()
+    for step in {record["step"] for record in monitor.history}:
+        (tmp_path / f"mine-step={step:g}.ckpt").touch()
+    assert ", mine-step=" in monitor.summary()
     asked = [line.split()[0] for line in monitor.summary().split("\n\n")[-2].splitlines()]
     assert asked == ["Better?", "Where", "What", "Sure?", "To", "Keep"]
     assert monitor.summary().endswith(f"Report: {tmp_path / 'genmonitor' / 'report.html'}")

@@ -9,7 +9,7 @@ from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.values import ValueSpec
 from genmonitor.findings.words import advice
 from genmonitor.functional.diagnosis.kinds import KINDS
-from genmonitor.report.answers import answers_of, best_of, find_checkpoint
+from genmonitor.report.answers import answers_of, best_of, closing, find_checkpoint
 from genmonitor.report.run import MonitorRun, read_run
 
 CORNER = torch.tensor([[False, False], [False, True]])
@@ -101,18 +101,33 @@ def test_a_fault_without_advice_has_the_page_that_tells_how_to_go_on(folder):
     assert wrong["how"].endswith("/docs/how-to/next-step.md")
 
 
-def test_course_of_a_value_without_an_order(folder):
-    """Variety alone does not say which evaluation is best."""
-    changed(folder, declared=[ValueSpec("vendi", label="modes").to_dict()], best_key=None)
+@pytest.mark.parametrize(
+    ("real", "better"),
+    [
+        ({}, ""),
+        ({"real_vendi": 6.0}, "Nearer to that of real images than at first"),
+        ({"real_vendi": 4.0}, "Farther from that of real images than at first"),
+    ],
+)
+def test_course_of_a_value_without_an_order(folder, real, better):
+    """Variety alone does not say which evaluation is best, but real images have some of it too."""
+    changed(folder, declared=[ValueSpec("vendi", label="modes (Vendi)").to_dict()], best_key=None)
     found = [Finding("6 modes.", Area("all images"), "6 modes", "vendi").to_dict()]
     for number, modes in enumerate((5.0, 6.25), 1):
-        of = {"epoch": number - 1, "step": number, "vendi": modes}
+        of = {"epoch": number - 1, "step": number, "vendi": modes} | real
         write_evaluation(folder, number, evaluation=of, headlines=found, findings=found, best_key=None)
     run = MonitorRun.read(folder / "cms_run.json")
     last = answers_of(run)[-1]
-    assert (last["better"], last["trend"]) == ("", "modes 5 → 6.25")
+    assert (last["better"], last["trend"], last["sure"]) == (better, "modes (Vendi) 5 → 6.25", "not tested")
     assert (last["where"], last["what"], last["height"]) == ("all images", "6 modes", 6.25)
-    assert best_of(run, folder) is None
+    assert best_of(run, folder) == {"epoch": "no best epoch", "value": "no order by modes alone", "file": ""}
+    asked = [line.split()[0] for line in closing(run, folder, alone=False).splitlines()]
+    assert asked == ["Regions", "Better?", "Where", "What", "Sure?", "Keep"]
+
+
+def test_the_size_of_a_difference_is_no_news_of_it(folder):
+    differs = Finding("Disagreement: 1.", Area("prompts 'a'"), "differ", "error_ratio_image", False, 0.001)
+    assert answered(folder, [differs])[-1]["better"] == "Better (was 40), best so far"
 
 
 def test_nothing_wrong_and_not_tested(folder):
@@ -168,7 +183,7 @@ def test_what_got_worse_is_news_and_the_diagnosis_still_says_what_and_where(fold
 def test_evaluation_to_keep_and_its_file(folder):
     answered(folder, ratios=(159.0, 28.0, 67.0))
     run = MonitorRun.read(folder / "cms_run.json")
-    assert best_of(run, folder) == {"epoch": 1, "value": "28 × real", "file": ""}
+    assert best_of(run, folder) == {"epoch": "epoch 1", "value": "28 × real", "file": ""}
     (folder.parent / "checkpoints").mkdir()
     for name in ("epoch=0-step=9.ckpt", "best-epoch=1.ckpt", "last.ckpt"):
         torch.save({"global_step": run.best["global_step"]}, folder.parent / "checkpoints" / name)

@@ -60,7 +60,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         """The regions."""
         return self.fitted.regions.partition
 
-    def summary(self, findings: Sequence[Finding], history: History) -> str:
+    def table(self, findings: Sequence[Finding], history: History) -> str:
         """Return a table of the regions at the last evaluation, the largest difference first."""
         return plain_table(findings, history[-1], self.partition)
 
