@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -18,6 +19,9 @@ from genmonitor._stop import StopEvaluation, stops_alone, told_to_stop
 
 _T = TypeVar("_T")
 
+
+ENDS = "ends by "
+"""Beginning of the reason of a process that ends, instead of one whose part of the work failed."""
 
 _CALLS: Counter[tuple[str, int]] = Counter()
 
@@ -69,22 +73,28 @@ class Collective(ABC):
         Raises:
             FailedElsewhereError: If only other processes failed.
             StopEvaluation: If one was told to stop.
+            SystemExit: If another process is about to end, by `sys.exit` for example; then this one cannot go on.
         """
         failure: BaseException | None = None
         try:
             with stops_alone(alone):
                 yield
-        except (Exception, StopEvaluation) as error:
+        except BaseException as error:
+            if _comes_at_any_time(error):
+                raise
             failure = error
         failure = StopEvaluation() if failure is None and told_to_stop() else failure
         if self.all_true(failure is None):
             return
-        reasons = self.gather(None if failure is None else f"{type(failure).__name__}: {failure}")
+        ends = "" if isinstance(failure, (Exception, StopEvaluation)) else ENDS
+        reasons = self.gather(None if failure is None else f"{ends}{type(failure).__name__}: {failure}")
         if failure is not None:
             raise failure
         if any(reason == f"{StopEvaluation.__name__}: " for reason in reasons):
             raise StopEvaluation
         rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason is not None)
+        if reason.startswith(ENDS):
+            raise SystemExit(f"Another process ends, so this one ends too. Process {rank} {reason}")
         raise FailedElsewhereError(f"Another process failed, so this one stops here too. Process {rank}: {reason}")
 
     def from_rank_zero(self, make: Callable[[], _T]) -> _T:
@@ -100,7 +110,8 @@ class Collective(ABC):
         """Return the values of all processes, in the order of the ranks."""
         values = [value] * self.world_size
         if self.world_size > 1:
-            dist.all_gather_object(values, value)
+            with _all_there():
+                dist.all_gather_object(values, value)
         return values
 
     def gather_rows(self, rows: Tensor) -> Tensor:
@@ -111,7 +122,10 @@ class Collective(ABC):
         Raises:
             ValueError: On every process, if the shapes of a row differ.
         """
-        return rows if self.world_size == 1 else gather_rows(rows)
+        if self.world_size == 1:
+            return rows
+        with _all_there():
+            return gather_rows(rows)
 
     def rank_indices(self, n: int) -> range:
         """Return the indices of n items that this process handles, consecutive ones in the order of the ranks.
@@ -154,7 +168,28 @@ class DistributedProcesses(Collective):
 
     def broadcast(self, value: Any) -> Any:
         """Return rank zero's value on every process."""
-        return broadcast(value)
+        with _all_there():
+            return broadcast(value)
+
+
+def _comes_at_any_time(error: BaseException) -> bool:
+    """Return True for an interruption by a signal, possibly in the middle of a collective, that wants an answer now."""
+    stopped = isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM
+    return stopped or isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
+@contextmanager
+def _all_there() -> Iterator[None]:
+    """Say in words that another process has ended, which a backend tells by addresses and lines of its code."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "closed by peer" not in str(error) and "reset by peer" not in str(error):
+            raise
+        rank = dist.get_rank()
+        raise MissingProcessError(
+            f"Process {rank} waited for another, which has ended, so it stops here too. The other may have said why."
+        ) from error
 
 
 def current_processes() -> Collective:

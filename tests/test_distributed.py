@@ -53,6 +53,40 @@ def test_all_ranks_or_none_raises_where_another_failed():
         pass
 
 
+@pytest.mark.parametrize("code", [None, 0, 3, "text"])
+def test_a_process_that_ends_tells_the_others(code):
+    comm = ScriptedCollective()
+    with pytest.raises(SystemExit) as ended, comm.all_ranks_or_none():
+        raise SystemExit(code)
+    assert (ended.value.code, comm.flags) == (code, [False])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(128 + signal.SIGTERM), GeneratorExit()])
+def test_a_process_that_a_signal_ends_waits_for_nobody(error):
+    """The others may need minutes for their part, and a signal may come in the middle of a collective."""
+    comm = ScriptedCollective()
+    with pytest.raises(type(error)), comm.all_ranks_or_none():
+        raise error
+    assert comm.flags == []
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    return in_two_processes(stopped_ranks.end, tmp_path_factory.mktemp("ended"))
+
+
+@pytest.mark.parametrize("reason", stopped_ranks.ENDS)
+def test_the_others_say_which_process_ends_and_why(ended, reason):
+    others, own = (rank[reason] for rank in ended)
+    assert own == reason
+    assert others == f"SystemExit: Another process ends, so this one ends too. Process 1 ends by {reason}"
+
+
+def test_a_process_that_is_gone_is_named_in_words(ended):
+    assert ended[1]["interrupted"] == "KeyboardInterrupt: "
+    assert ended[0]["interrupted"].startswith("MissingProcessError: Process 0 waited for another, which has ended")
+
+
 def test_from_rank_zero_makes_it_there():
     assert ScriptedCollective(rank=0).from_rank_zero(lambda: 7) == 7
 

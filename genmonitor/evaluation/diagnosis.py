@@ -15,7 +15,7 @@ from genmonitor._formatting import as_sentence
 from genmonitor._html import text_html
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.diagnosed_areas import UNEXPLAINED, diagnose_areas, fault_kinds, find_areas, no_difference
-from genmonitor.evaluation.single_samples import SingleSamples, halves_of
+from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings.finding import Finding
 from genmonitor.functional.diagnosis.area import AreaDiagnosis
 from genmonitor.functional.diagnosis.fit import put_faults, working
@@ -23,8 +23,8 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
-from genmonitor.functional.permutation import MIN_SAMPLES, RARE
-from genmonitor.images.compared_sets import hashes_of, range_doubt, repeat_notes
+from genmonitor.functional.permutation import MIN_SAMPLES, RARE, own_draws
+from genmonitor.images.compared_sets import range_doubt, repeat_notes, signatures_of
 from genmonitor.partition import PixelPartition
 
 EXAMPLES = 6
@@ -203,6 +203,7 @@ def diagnose(
     given = fake, real
     if not aligned:
         fake, real = (_patches(x, seed + side) for side, x in enumerate(given))
+    real = real[own_draws(*given)]
     models, left_out = _models(fault_models, pixels, "" if aligned else "×".join(map(str, real.shape[2:])))
     failed: list[str] = []
     images = Images.of(fake, real, seed, _readings(readings, real, aligned, failed, skip_failing) if pixels else ())
@@ -215,10 +216,10 @@ def diagnose(
     if singles is not None and whole is not None:
         findings = _with_others(findings, singles, whole)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
-    among = given[1][halves_of(len(given[1]))[0].to(real.device)] if train is None else train
-    examples |= _copied_images(singles, among)
+    if singles is not None and singles.copies:
+        examples["the real images that they copy"] = singles.originals[:EXAMPLES]
     if not skip_failing:
-        left_out += tuple(as_sentence(note) for note in repeat_notes("real images", hashes_of(given[1])))
+        left_out += tuple(as_sentence(note) for note in repeat_notes("real images", signatures_of(given[1])))
     named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)
     found = (named, areas, drawn, real.mean(0).cpu(), examples, *_extremes(images, areas), left_out, tuple(failed))
     return Diagnosis(*found, singles)
@@ -315,14 +316,6 @@ def _examples(
     chosen = torch.tensor(finding.samples[:EXAMPLES] or range(min(EXAMPLES, len(fake))), device=fake.device)
     out["generated, those that show it most" if finding.samples else "generated"] = fake[chosen]
     return {name: some.cpu() for name, some in out.items()}
-
-
-def _copied_images(singles: SingleSamples | None, among: Tensor) -> dict[str, Tensor]:
-    """Return the real images that are copied, as examples."""
-    if singles is None or not singles.copies:
-        return {}
-    nearest = singles.copying.nearest[singles.copying.copied[:EXAMPLES]]
-    return {"the real images that they copy": among[nearest.to(among.device)].cpu()}
 
 
 def _models(given: Sequence[FaultModel] | None, pixels: bool, patch: str) -> tuple[Models, tuple[str, ...]]:

@@ -47,7 +47,7 @@ from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.functional.diagnosis.readings import Reading
 from genmonitor.functional.permutation import MIN_SAMPLES
-from genmonitor.images.compared_sets import RangeNotes, check_value_range, hashes_of, repeat_notes, shared_notes
+from genmonitor.images.compared_sets import RangeNotes, check_value_range, repeat_notes, shared_notes, signatures_of
 from genmonitor.images.image_set import ImageSet
 from genmonitor.images.prompts import Prompts
 from genmonitor.images.sampler import Samples
@@ -181,10 +181,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if self.prompts is not None and not self._real_labels:
             messages += (NO_LABELS,)
         self._fitted = Fitted.of(self._regions, self._finder, split, probe, comm)
-        real_hashes = [image for part in comm.gather(hashes_of(self.fitted.real)) for image in part]
-        notes += repeat_notes("real images that are compared", real_hashes)
+        compared = torch.cat(comm.gather(signatures_of(self.fitted.real)))
+        notes += repeat_notes("real images that are compared", compared)
         if self.fitted.nearest is not None:
-            notes += shared_notes(real_hashes, hashes_of(self.fitted.nearest.images))
+            notes += shared_notes(compared, signatures_of(self.fitted.nearest.images))
         size = min(len(split.comparison), self.n_samples)
         needs = {"no p-values: they need": MIN_SAMPLES, "no diagnosis: it needs": DIAGNOSED}
         notes += [f"{what} at least {least} images on each side" for what, least in needs.items() if size < least]

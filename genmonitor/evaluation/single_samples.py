@@ -21,7 +21,7 @@ from genmonitor.functional.odd_samples_test import (
     odd_samples_test,
     uncovered_test,
 )
-from genmonitor.functional.permutation import MIN_SAMPLES, RARE
+from genmonitor.functional.permutation import MIN_SAMPLES, RARE, own_draws
 
 FAR = 2.0
 """Multiple of the score of the strangest held-out image from which a sample is strange; by chance in at most 1 of 100
@@ -44,6 +44,7 @@ class SingleSamples:
             no more than by chance.
         numbers: Numbers of the generated images in findings.
         shown: Images [n, C, H, W] by their caption.
+        originals: Training images nearest to the first samples that count as copies [n, C, H, W].
         among: Kind of images that the copied ones are of: "real", or "training" where these were given.
         searched: Number of images that were searched for copied ones.
     """
@@ -54,6 +55,7 @@ class SingleSamples:
     copies: tuple[tuple[int, int], ...]
     numbers: Sequence[int]
     shown: dict[str, Tensor]
+    originals: Tensor
     among: str = "real"
     searched: int = 0
 
@@ -77,14 +79,17 @@ class SingleSamples:
             fake_indices: Numbers of the generated images.
             aligned: Same as in `genmonitor.diagnose`.
         """
-        first, second = (half.to(real.device) for half in halves_of(len(real)))
-        among, held_out = (real[first], real[second]) if train is None else (train.to(real.device), real)
+        # a held-out image that repeats a searched one would be as near as a copy
+        searched = real[:0] if train is None else train.to(real.device)
+        own = own_draws(fake, real, searched).nonzero()[:, 0]
+        first, second = (own[half.to(own.device)] for half in halves_of(len(own)))
+        among, held_out = (real[first], real[second]) if train is None else (searched, real[own])
         if min(map(len, (fake, among, held_out))) < MIN_SAMPLES:
             return None
         copying = data_copying_test(fake, held_out, among)
         strange = odd_samples_test(fake, _some(held_out), _some(among), aligned=aligned)
         to_cover, uncovered = _some(real[first]), None
-        if len(real) >= 2 * MIN_SAMPLES:
+        if len(own) >= 2 * MIN_SAMPLES:
             uncovered = uncovered_test(_some(fake), _some(real[second]), to_cover)
         numbers = first.tolist() if train is None else train_indices or range(len(among))
         pairs = zip(copying.copied.tolist(), copying.nearest[copying.copied].tolist(), strict=True)
@@ -96,7 +101,8 @@ class SingleSamples:
             shown["real images least like any sample"] = to_cover[most].cpu()
         found = {name: x for name, x in shown.items() if len(x)}
         whose = "real" if train is None or train_indices else "training"
-        return cls(copying, strange, uncovered, copies, fake_indices, found, whose, len(among))
+        originals = among[copying.nearest[copying.copied[:SHOWN]].to(among.device)].cpu()
+        return cls(copying, strange, uncovered, copies, fake_indices, found, originals, whose, len(among))
 
     def values(self) -> dict[str, float]:
         """Return the shares that have curves."""

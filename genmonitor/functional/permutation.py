@@ -45,7 +45,7 @@ class Blocks(NamedTuple):
 
     Attributes:
         fake: Order of the fake samples [N], block after block; samples that do not fill a block come last.
-        real: Order of the real samples [M].
+        real: Order of the real samples [M]; those that are not tested come last.
         size: Number of samples in a block.
         splits: Blocks on the fake side of each split, bool [1 + permutations, fake + real blocks]; the observed split
             first.
@@ -61,8 +61,9 @@ class Blocks(NamedTuple):
         """Cut both sides into blocks, and draw the splits.
 
         The blocks of a side depend only on its own values and the seed, so those of the real side are constant for a
-        run. The splits depend on both sides. If they depended on the seed alone, they would be fixed relative to the
-        order of the values. The level of 5 % would then be between 2.5 and 8 %, depending on the seed.
+        run. Which real samples that repeat are left out depends on both, see `own_draws`. So do the splits. If they
+        depended on the seed alone, they would be fixed relative to the order of the values. The level of 5 % would then
+        be between 2.5 and 8 %, depending on the seed.
 
         Args:
             fake: Images [N, C, H, W] or features [N, D].
@@ -76,8 +77,11 @@ class Blocks(NamedTuple):
             (2, torch.Size([100, 560]), 60)
         """
         (fake_order, fake_steps), (real_order, real_steps) = (_shuffled(x, seed) for x in (fake, real))
-        size = max(1, min(len(fake), len(real)) // BLOCKS)
-        counts = [len(fake) // size, len(real) // size]
+        tested = own_draws(fake, real)[real_order]
+        real_order = torch.cat([real_order[tested], real_order[~tested]])
+        sides = len(fake), int(tested.sum())
+        size = max(1, min(sides) // BLOCKS)
+        counts = [side // size for side in sides]
         smaller = min(counts)
         counts = [min(count, max(smaller, MAX_BLOCKS - smaller)) for count in counts]
         mixed = np.random.SeedSequence([seed, *sorted((fake_steps, real_steps))]).generate_state(1)
@@ -178,11 +182,7 @@ def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
 
     Neither depends on the given order of the samples, their dtype, or the last bits of their values.
     """
-    flat = samples.detach().flatten(1)
-    direction = torch.randn(flat.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    direction = direction.to(flat.device)
-    # row by row instead of as a product, whose rounding may depend on the position of a row
-    position = torch.cat([(some * direction).sum(1) for some in flat.split(rows_in_cache(flat))])
+    position = _positions(samples)
     order = position.argsort()
     position = position[order].cpu()
     # fraction of a mean's standard error that changes the seed: small, but far above rounding
@@ -191,6 +191,49 @@ def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     shuffle = torch.randperm(len(order), generator=torch.Generator().manual_seed(own))
     return order[shuffle.to(order.device)], number
+
+
+def _positions(samples: Tensor) -> Tensor:
+    """Return each sample's position along a fixed random direction, float64 [n], equal for identical samples."""
+    flat = samples.detach().flatten(1)
+    direction = torch.randn(flat.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    direction = direction.to(flat.device)
+    # row by row instead of as a product, whose rounding may depend on the position of a row
+    return torch.cat([(some * direction).sum(1) for some in flat.split(rows_in_cache(flat))])
+
+
+def own_draws(fake: Tensor, real: Tensor, known: Tensor | None = None) -> Tensor:
+    """Return which real samples count as draws of their own in a test: all but repetitions, bool [M].
+
+    A copy is no second draw: a test that takes it for one is too sure. Where generated samples repeat each other or
+    real ones half as often, as discrete ones do, repetitions are draws. Samples of a single value, such as blank tiles,
+    are draws in any case. If fewer than 8 different samples are left, all count.
+
+    Args:
+        fake: Images [N, C, H, W] or features [N, D].
+        real: Real samples [M, ...].
+        known: Other real samples [K, ...], which `real` may repeat too.
+
+    Example:
+        >>> real = torch.eye(9).repeat(2, 1)
+        >>> own_draws(torch.rand(9, 9), real).sum(), own_draws(torch.eye(9), real).sum()
+        (tensor(9), tensor(18))
+    """
+    sides = [real[:0] if known is None else known, real, fake]
+    places = torch.cat([_positions(x).to(real.device) for x in sides])
+    order = places.argsort(stable=True)
+    # far below distances of different samples, far above rounding
+    equal = places[order].diff() <= 1e-9 * places.std()
+    repeats, repeated = torch.zeros(2, len(order), dtype=torch.bool, device=real.device)
+    repeats[order[1:]] = equal
+    repeated[order[:-1]] = equal
+    of_real = slice(-len(fake) - len(real), -len(fake))
+    flat = real.flatten(1)
+    counted = ~repeats[of_real] | ((flat.amax(1) == flat.amin(1)) & (flat.shape[1] > 1))
+    if known is None and int(counted.sum()) < MIN_SAMPLES:
+        return torch.ones_like(counted)
+    alike = (repeats | repeated).double()
+    return counted | (alike[-len(fake) :].mean() >= alike[of_real].mean() / 2)
 
 
 def split_statistics(within_fake: PairSums, across: PairSums, within_real: PairSums, blocks: Blocks) -> Tensor:

@@ -46,7 +46,7 @@ def two_sample_test(
     (Westfall and Young). Real images in place of generated ones then have some region with p <= 0.05 in at most 5 % of
     the evaluations. That holds at any seed and any number of samples and permutations, if the two sides are
     exchangeable under the hypothesis. Real images that the generator was trained on are not, and the p-value is then
-    only a guide.
+    only a guide. Real samples that repeat count once, unless generated ones repeat half as often or they are constant.
 
     Args:
         fake: Images [N, C, H, W], or features [N, D] without a partition; N at least 8.

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
-from hashlib import blake2b
+from collections.abc import Mapping, Sized
 
+import torch
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
@@ -14,8 +14,11 @@ from genmonitor.distributed import Collective, SingleProcess
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.images.image_set import ImageSet
+from genmonitor.linalg.chunking import rows_in_cache
 
 MIN_REAL, MIN_FAKE = 5, 2
+LAST_BITS = 1e-9
+"""Largest difference of signatures of identical images, as a part of the range of values."""
 
 
 def check_set(name: str, images: ImageSet, real: ImageSet, patch_size: int) -> None:
@@ -163,6 +166,9 @@ def range_doubt(real: Tensor, fake: Tensor, depth: float = 0.05) -> str | None:
     """
     (low, high, size), (fake_low, fake_high, fake_size) = _range(real), _range(fake)
     smaller = min(low, fake_low) >= 0 and size > 8 and 0.25 < fake_size <= 1.001
+    masks = [x for x, of in (("real", real), ("generated", fake)) if _are_levels_0_and_1(of)]
+    if len(masks) == 1:
+        return f"{masks[0]} images hold 0 and 1/255 alone, like integers 0 and 1 that are read as 0..255"
     if smaller or (fake_size > 20 and size <= 2):
         return f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
     negative = float((fake < -depth * size).float().mean())
@@ -175,6 +181,12 @@ def range_doubt(real: Tensor, fake: Tensor, depth: float = 0.05) -> str | None:
     if outside > 0.01 and 0.5 < fake_size <= 1.001 and fake_low < -0.25:
         return f"real images are in [{low:.3g}, {high:.3g}], but generated ones stay within [-1, 1], as behind a tanh"
     return None
+
+
+def _are_levels_0_and_1(images: Tensor) -> bool:
+    """Return True if images hold the two lowest levels of 8 bits and nothing else, both of them."""
+    levels = 255 * images
+    return bool((((levels - 1).abs() < 1e-3) | (levels == 0)).all()) and float(levels.max() - levels.min()) > 0.5
 
 
 def _range(images: Tensor) -> tuple[float, float, float]:
@@ -215,13 +227,13 @@ def overlap_notes(
         ['2 of 5 images of `fake` are among those of `real`']
     """
     comm = comm or SingleProcess()
-    known = _hashes(real, comm, progress)
-    pairs = [(name, _hashes(images, comm, progress), "real", known) for name, images in sets.items()]
+    known = _signatures(real, comm, progress)
+    pairs = [(name, _signatures(images, comm, progress), "real", known) for name, images in sets.items()]
     notes = [note for name, own, *_ in pairs for note in repeat_notes(f"images of `{name}`", own)]
     if train is not None:
-        pairs.append(("real", known, "train", hashes_of(train.float())))
+        pairs.append(("real", known, "train", signatures_of(train)))
     for name, own, other, others in pairs:
-        shared, among = sum(map(set(others).__contains__, own)), f"are among those of `{other}`"
+        shared, among = count_among(own, others), f"are among those of `{other}`"
         if 2 * shared >= len(own) and (refuse_shared or other == "train"):
             raise ValueError(
                 f"Expected `{name}` and `{other}` to hold different images, but {shared} of {len(own)} images of "
@@ -231,35 +243,82 @@ def overlap_notes(
     return notes
 
 
-def repeat_notes(what: str, hashes: Sequence[bytes]) -> list[str]:
-    """Return a note if images are identical to others of their set, since tests take each for a draw of its own."""
-    repeated = len(hashes) - len(set(hashes))
-    alike = f"{repeated} of {len(hashes)} {what} are identical to others of them"
-    return [f"{alike}: if they were copied, p-values are too small"] if repeated else []
+def repeat_notes(what: str, signatures: Tensor) -> list[str]:
+    """Return a note if images are identical to others of their set, since copies are no draws of their own."""
+    step = LAST_BITS * _span(signatures) or 1.0
+    repeated = len(signatures) - len((signatures / step).round().unique(dim=0))
+    alike = f"{repeated} of {len(signatures)} {what} are identical to others of them"
+    once = "tests count each image once, unless generated images repeat as often or it has a single color"
+    return [f"{alike}: {once if 'real' in what else 'if they were copied, p-values are too small'}"] if repeated else []
 
 
-def shared_notes(compared: Sequence[bytes], others: Sequence[bytes]) -> list[str]:
+def shared_notes(compared: Tensor, others: Tensor) -> list[str]:
     """Return a note if real images to compare with are among the other real ones, as after a second split of a folder.
 
+    Args:
+        compared: Result of `signatures_of` for them.
+        others: The same for the others.
+
     Example:
-        >>> shared_notes([b"a", b"b"], [b"b", b"c"])[0].partition(":")[0]
+        >>> import torch
+        >>> images = signatures_of(torch.arange(24.0).reshape(3, 2, 2, 2))
+        >>> shared_notes(images[:2], images[1:])[0].partition(":")[0]
         '1 of 2 real images that are compared are identical to others, of the training or the baseline'
     """
-    shared = sum(map(set(others).__contains__, compared))
+    shared = count_among(compared, others)
     alike = f"{shared} of {len(compared)} real images that are compared are identical to others, of the training or the"
     advice = "baseline: if it is the same data, copies of training images look as good as new ones. Give others"
     return [f"{alike} {advice}"] if shared else []
 
 
-def hashes_of(images: Tensor) -> list[bytes]:
-    """Return a hash of each float32 image [n, ...], equal for 0 and -0."""
-    return [blake2b(image, digest_size=16).digest() for image in (images + 0.0).cpu().numpy()]
+def signatures_of(images: Tensor) -> Tensor:
+    """Return numbers of each image [n, ...] by which it is recognized, also rounded to 8 bits: float64 [n, 18].
+
+    They are sums of differences of random pixels, at 16 sets of places, and the lowest and the highest value. Rounding
+    changes each by about as much as one value.
+    """
+    flat = images.detach().flatten(1).float().cpu()
+    order = torch.randperm(flat.shape[1], generator=torch.Generator().manual_seed(0))
+    one, other = order[: 2 * (len(order) // 2)].view(2, -1)
+    out = []
+    for some in map(torch.Tensor.double, flat.split(rows_in_cache(flat))):
+        differences = (some[:, one] - some[:, other]).tensor_split(16, dim=1)
+        sums = [part.sum(1) / max(1, 2 * part.shape[1]) ** 0.5 for part in differences]
+        out.append(torch.stack([*sums, some.amin(1), some.amax(1)], 1))
+    return torch.cat(out)
 
 
-def _hashes(images: ImageSet, comm: Collective, progress: Progress) -> list[bytes]:
-    """Return a hash of each image of all processes."""
-    out: list[bytes] = []
+def count_among(own: Tensor, others: Tensor) -> int:
+    """Return how many images are among others, by the signatures of both; also if one side is rounded to 8 bits."""
+    if not len(own) or not len(others):
+        return 0
+    few = bool((own[:, :-2] == 0).all(0).any())  # values, so that different images may be near each other
+    # four standard deviations of the rounding, or that of the last bits
+    both = torch.cat([own, others])
+    near = LAST_BITS * _span(both) if few else 1.25 * _level(both)
+    others = others[others[:, 0].argsort()]
+    first, place = others[:, 0].contiguous(), own[:, 0]
+    start, end = torch.searchsorted(first, place - near), torch.searchsorted(first, place + near, right=True)
+    ranges = zip(own, start.tolist(), end.tolist(), strict=True)
+    return sum(bool(((others[a:b] - mine).abs() <= near).all(1).any()) for mine, a, b in ranges)
+
+
+def _level(signatures: Tensor) -> float:
+    """Return the distance of two levels of 8 bits in images with these signatures."""
+    low, high = float(signatures[:, -2].min()), float(signatures[:, -1].max())
+    if max(-low, high) <= 1.001:
+        return (1 if low >= 0 else 2) / 255
+    return 1.0 if low >= 0 and high > 8 else (high - low) / 255
+
+
+def _span(signatures: Tensor) -> float:
+    return float(signatures[:, -1].max() - signatures[:, -2].min())
+
+
+def _signatures(images: ImageSet, comm: Collective, progress: Progress) -> Tensor:
+    """Return the signatures of the images of all processes."""
+    out: list[Tensor] = []
     with comm.all_ranks_or_none(), images.reading():
         for some in images.batches(comm.rank_indices(len(images)), progress=progress):
-            out += hashes_of(some)
-    return [image for part in comm.gather(out) for image in part]
+            out.append(signatures_of(some))
+    return comm.gather_rows(torch.cat(out) if out else torch.empty(0, 18, dtype=torch.float64))

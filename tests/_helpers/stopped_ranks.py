@@ -3,13 +3,48 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 
 from genmonitor._stop import StopEvaluation, stops_when
-from genmonitor.distributed import current_processes
+from genmonitor.distributed import MissingProcessError, current_processes
 
 PARTS = ("by both alone", "by the first", "by both in step")
+
+
+class OwnEnd(BaseException):
+    """What only its author knows."""
+
+
+def raises(error):
+    """Raise an error where an expression is needed."""
+    raise error
+
+
+ENDS = {
+    "SystemExit: 3": lambda: sys.exit(3),
+    "SystemExit: 0": lambda: sys.exit(0),
+    "SystemExit: all done": lambda: sys.exit("all done"),
+    "OwnEnd: x": lambda: raises(OwnEnd("x")),
+}
+
+
+def end(rank):
+    """Return what each process raises where the second one ends in its part, by the reason."""
+    comm, said = current_processes(), {}
+    for reason, ends in ENDS.items():
+        try:
+            with comm.all_ranks_or_none():
+                _ = rank and ends()
+        except BaseException as error:
+            said[reason] = f"{type(error).__name__}: {error}"
+    try:
+        with comm.all_ranks_or_none():
+            _ = rank and raises(KeyboardInterrupt())
+    except (KeyboardInterrupt, MissingProcessError) as error:
+        said["interrupted"] = f"{type(error).__name__}: {error}"
+    return said
 
 
 def leave(rank):

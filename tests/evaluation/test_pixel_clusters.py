@@ -498,14 +498,14 @@ def test_the_headline_explains_more_than_what_comes_after_it():
 @pytest.mark.parametrize("repeats", [1, 2])
 @pytest.mark.parametrize("door", ["monitor", "compare", "diagnose"])
 def test_real_images_that_repeat_are_named_behind_every_door(repeats, door):
-    """Tests take each for a draw of its own: of 300 images, 9 copies bring p <= 0.05 in 3 of 4 null cases."""
+    """Tests count each once, since 9 copies of 300 images would bring p <= 0.05 in 3 of 4 null cases."""
     real, fake = halves(120 // repeats, 1).repeat(repeats, 1, 1, 1), halves(100, 2)
     said = {
         "monitor": lambda: fit(region_evaluator(partition=COLUMNS, n_samples=60), real, fake).notes,
         "compare": lambda: compare(real=real, fake=fake, settings=RegionSettings(partition=COLUMNS)).notes,
         "diagnose": lambda: str(diagnose(fake=fake, real=real)),
     }[door]()
-    assert ("identical to others of them: if they were copied" in str(said)) is (repeats == 2)
+    assert ("identical to others of them: tests count each image once" in str(said)) is (repeats == 2)
 
 
 @pytest.mark.parametrize("shared", [0, 40])

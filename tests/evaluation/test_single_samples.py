@@ -130,3 +130,23 @@ def test_classes_in_turn_are_neither_copied_nor_left_out(side):
     assert found.copies == ()
     assert found.without_samples() == []
     assert max(float(x.share) for x in (found.copying, found.strange, found.uncovered)) < 0.03
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["halves", "training images given"])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_held_out_images_that_repeat_searched_ones_prove_nothing(given, repeats):
+    """A copy is as near to the searched images as can be, so all samples would look odd beside it."""
+    real = images(300 // repeats, 1).repeat(repeats, 1, 1, 1)[torch.randperm(300, generator=torch.Generator())]
+    found = looked_at(images(200), real, torch.cat([real[:60], images(100, 3)]) if given else None)
+    assert min(float(x.p_value) for x in (found.copying, found.strange, found.uncovered)) > 0.01
+
+
+def test_copied_images_have_their_numbers_where_real_images_repeat():
+    real, fake = images(200, 1).repeat(2, 1, 1, 1), images(200)
+    fake[:60] = real[:60] + 1e-3
+    found = looked_at(fake, real)
+    assert found.copies
+    right = [(real[j] - fake[i - 1000]).abs().max() < 2e-3 for i, j in found.copies]
+    assert sum(right) > 0.7 * len(right)  # a few are near by chance
+    for image, (_, j) in zip(found.originals, found.copies, strict=False):
+        assert torch.equal(image, real[j])

@@ -6,11 +6,13 @@ import pytest
 import torch
 from _helpers import references as ref
 
+from genmonitor.functional import two_sample_test
 from genmonitor.functional.permutation import (
     BLOCKS,
     MAX_BLOCKS,
     Blocks,
     familywise_p_values,
+    own_draws,
     random_splits,
     standardized,
 )
@@ -111,3 +113,60 @@ def test_level_at_each_seed_where_one_direction_decides(n, m):
             rejected += float(familywise_p_values(standardized(gaps))) <= 0.05
         deviations += (rejected - 0.05 * count) ** 2 / (0.05 * 0.95 * count)
     assert deviations < 31.8
+
+
+def smooth(n, generator):
+    return torch.randn(n, 1, 6, 6, generator=generator).cumsum(3)
+
+
+def with_blanks(n, generator, noise=0.0):
+    blank = noise * torch.randn(n, 1, 6, 6, generator=generator)
+    return torch.where(torch.rand(n, 1, 1, 1, generator=generator) < 0.2, blank, smooth(n, generator))
+
+
+def shapes(n, m, generator):
+    """Draws of both sides from a few images of unequal frequency."""
+    known, weights = smooth(40, generator), torch.rand(40, generator=generator)
+    return [known[torch.multinomial(weights, count, True, generator=generator)] for count in (n, m)]
+
+
+NULL = {
+    "distinct": lambda g: (smooth(60, g), smooth(60, g)),
+    "nine copies": lambda g: (smooth(60, g), smooth(14, g).repeat(9, 1, 1, 1)[torch.randperm(126, generator=g)[:60]]),
+    "a class five times": lambda g: (smooth(60, g), torch.cat([smooth(30, g), smooth(6, g).repeat(5, 1, 1, 1)])),
+    "few images": lambda g: (smooth(60, g), smooth(10, g).repeat(6, 1, 1, 1)),
+    "discrete": lambda g: shapes(60, 60, g),
+    "discrete, few generated": lambda g: shapes(12, 150, g),
+    "blank tiles": lambda g: (with_blanks(60, g), with_blanks(60, g)),
+    "nearly blank tiles": lambda g: (with_blanks(60, g, noise=1e-3), with_blanks(60, g)),
+}
+
+
+@pytest.mark.parametrize("name", NULL)
+def test_the_level_holds_where_images_repeat(name):
+    """Copies are no draws of their own, but repetitions of a discrete distribution and blank tiles are."""
+    p = []
+    for seed in range(60):
+        fake, real = NULL[name](torch.Generator().manual_seed(seed))
+        p.append(float(two_sample_test(fake, real, num_permutations=39, seed=seed)))
+    assert sum(x <= 0.05 for x in p) <= 8  # of 60 with p = 0.05 by chance more in 1 of 200
+
+
+@pytest.mark.parametrize(
+    ("real", "known", "counted"),
+    [
+        (draw(20, 3, seed=1), None, 20),
+        (draw(20, 3, seed=1).repeat(3, 1), None, 20),
+        (draw(7, 3, seed=1).repeat(3, 1), None, 21),  # too few for a test
+        (draw(20, 3, seed=1), draw(5, 3, seed=1), 20),
+        (draw(20, 3, seed=1), draw(20, 3, seed=1)[4:9], 15),
+        (draw(20, 3, seed=1), draw(20, 3, seed=1), 0),
+        (draw(30, 3), None, 30),  # the generated ones
+        (draw(30, 3)[:20].repeat(3, 1), None, 60),
+        (torch.ones(20, 3), None, 20),
+    ],
+)
+def test_copies_of_real_samples_are_no_draws(real, known, counted):
+    for change in (lambda x: x, lambda x: x.float(), lambda x: x.flip(0)):
+        some = None if known is None else change(known)
+        assert int(own_draws(change(draw(30, 3)), change(real), some).sum()) == counted

@@ -11,6 +11,8 @@ from genmonitor.images.compared_sets import (
     check_value_range,
     overlap_notes,
     sample_size,
+    shared_notes,
+    signatures_of,
 )
 from genmonitor.images.image_set import ImageSet
 
@@ -195,3 +197,44 @@ def test_images_that_repeat_are_counted():
 def test_zero_has_no_sign():
     black = torch.zeros(1, 1, 2, 2)
     assert notes_of(black, fake=-black) == ["1 of 1 images of `fake` are among those of `real`"]
+
+
+PHOTOS = torch.nn.functional.avg_pool2d(torch.rand(60, 3, 20, 20, generator=torch.Generator().manual_seed(2)), 5, 1)
+SAVED = {
+    "rounded": lambda x: (255 * x).round() / 255,
+    "cut": lambda x: (255 * x).floor() / 255,
+    "rounded in [-1, 1]": lambda x: (127.5 * x + 127.5).round() / 127.5 - 1,
+    "float16": lambda x: x.half().float(),
+    "bfloat16": lambda x: x.bfloat16().float(),
+    "float64": lambda x: x.double(),
+}
+
+
+@pytest.mark.parametrize("way", SAVED)
+@pytest.mark.parametrize("turned", [False, True], ids=["as they are", "the other way round"])
+def test_images_are_recognized_after_rounding(way, turned):
+    """Float images beside their PNGs."""
+    of = (2 * PHOTOS - 1) if "-1" in way else PHOTOS
+    images, others = SAVED[way](of[:40]), of[21:]
+    images, others = (others, images) if turned else (images, others)
+    (note,) = shared_notes(signatures_of(images), signatures_of(others))
+    assert note.startswith(f"19 of {len(images)} real images that are compared are identical to others")
+    (note,) = notes_of(images, train=torch.cat([others, 1 - PHOTOS]), fake=1 - PHOTOS)
+    assert note == f"19 of {len(images)} images of `real` are among those of `train`"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_small_images_that_differ_are_not_taken_for_the_same(size):
+    draw = torch.rand(3000, 1, size, size, generator=torch.Generator().manual_seed(3))
+    assert shared_notes(signatures_of(draw[:1000]), signatures_of(draw[1000:])) == []
+
+
+@pytest.mark.parametrize("many", ["real", "generated"])
+def test_masks_of_integers_0_and_1_beside_bytes_are_refused(many):
+    """uint8 masks of 0 and 1 are read as 0 and 1/255."""
+    sides = {"real": (REAL > 0.5) / 255, "generated": (255 * REAL).round() / 255}
+    real, fake = sides.values() if many == "real" else reversed(sides.values())
+    said = f"{many} images hold 0 and 1/255 alone, like integers 0 and 1 that are read as 0..255"
+    with pytest.raises(ValueError, match=said):
+        check_set("fake", ImageSet(fake), ImageSet(real), 1)
+    check_set("fake", ImageSet(real), ImageSet(real), 1)

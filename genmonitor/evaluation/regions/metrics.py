@@ -108,7 +108,7 @@ class RealRegions:
     def __init__(self, fixed: Compared, real: Tensor) -> None:
         self.fixed, self.real = fixed, real
         self.views = views_of_state(fixed.views, real, fixed.partition)
-        self._in_blocks: dict[int, dict[View, PairSums]] = {}
+        self._in_blocks: dict[tuple[int, ...], dict[View, PairSums]] = {}
         self._means: Tensor | None = None
         if fixed.kernel.has_taylor_features and fixed.block_size is None:  # a Gaussian, as the views have
             self.views["structure"] = replace(self.views["structure"], gamma=fixed.kernel.gamma)
@@ -152,14 +152,15 @@ class RealRegions:
     def _measured(self, fake: Tensor, testable: bool) -> RegionMeasures:
         blocks = Blocks.of(fake, self.real, NUM_PERMUTATIONS if testable else 0, self.fixed.seed)
         x, y, size = fake[blocks.fake], self.real[blocks.real], blocks.size
-        if size not in self._in_blocks:
+        key = size, *blocks.real.tolist()  # an order that depends on the generated images where real ones repeat
+        if key not in self._in_blocks:
             within = {view: kernels.sums(y, sizes=(size, size)) for view, kernels in self.views.items()}
-            self._in_blocks = {size: within}
+            self._in_blocks = {key: within}
         statistics, influences, means = [], {}, None
         squared = torch.zeros_like(self._counts["structure"])
         for view, kernels in self.views.items():
             of_fake = kernels.sums(x, sizes=(size, size))
-            sums = of_fake, kernels.sums(x, y, (size, size)), self._in_blocks[size][view]
+            sums = of_fake, kernels.sums(x, y, (size, size)), self._in_blocks[key][view]
             squared += self._counts[view] * _biased(*sums)
             if kernels.gamma is not None:
                 means = KernelMeans.of_sums(*sums)
