@@ -233,7 +233,7 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
     layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
     assert "Modes of 30 images (Vendi grows with n)" in layout
     said = capsys.readouterr().out
-    assert " modes in " in said
+    assert " modes, real images " in said
 
 
 def test_figures_are_given_what_was_found(tmp_path, monkeypatch):
