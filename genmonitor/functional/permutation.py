@@ -145,13 +145,15 @@ def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
 def standardized(statistics: Tensor) -> Tensor:
     """Return statistics [..., S] in standard deviations over the splits; -inf where all splits are equal.
 
+    Splits that differ by the rounding of float32 alone are equal, as where pixels vary in one sample alone.
+
     Example:
         >>> standardized(torch.tensor([[1.0, 3.0], [2.0, 2.0]]))
         tensor([[-1.,  1.],
                 [-inf, -inf]])
     """
-    spread = statistics.std(-1, correction=0, keepdim=True)
-    return ((statistics - statistics.mean(-1, keepdim=True)) / spread).where(spread > 0, -math.inf)
+    spread, mean = torch.std_mean(statistics, -1, correction=0, keepdim=True)
+    return ((statistics - mean) / spread).where(spread > TIE * mean.abs(), -math.inf)
 
 
 def familywise_p_values(statistics: Tensor) -> Tensor:

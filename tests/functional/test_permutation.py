@@ -170,3 +170,11 @@ def test_copies_of_real_samples_are_no_draws(real, known, counted):
     for change in (lambda x: x, lambda x: x.float(), lambda x: x.flip(0)):
         some = None if known is None else change(known)
         assert int(own_draws(change(draw(30, 3)), change(real), some).sum()) == counted
+
+
+def test_splits_that_rounding_alone_tells_apart_are_equal():
+    rounding = torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    statistics = 0.37 * (1 + torch.tensor([[1e-5], [1e-2]]) * rounding)
+    statistics[:, 0] = 0.37 * torch.tensor([1 + 5e-5, 1 + 5e-2])
+    assert familywise_p_values(standardized(statistics)[:1]).tolist() == [1.0]
+    assert familywise_p_values(standardized(statistics)[1:]).tolist() == [0.001]
