@@ -29,7 +29,7 @@ from stamp import stamp  # noqa: E402
 
 from genmonitor import diagnose  # noqa: E402
 from genmonitor._place_names import describe_place  # noqa: E402
-from genmonitor.evaluation.single_samples import FAR, SELDOM  # noqa: E402
+from genmonitor.evaluation.single_samples import FAR  # noqa: E402
 from genmonitor.findings.finding import FaultKind  # noqa: E402
 from genmonitor.functional import (  # noqa: E402
     data_copying_test,
@@ -37,6 +37,7 @@ from genmonitor.functional import (  # noqa: E402
     two_sample_test_by_class,
 )
 from genmonitor.functional.authenticity import authenticity  # noqa: E402
+from genmonitor.functional.diagnosis.explain import SURE  # noqa: E402
 from genmonitor.functional.permutation import LEVEL  # noqa: E402
 from genmonitor.linalg.distances import distance_blocks, knn, neighbor_radii  # noqa: E402
 
@@ -183,7 +184,7 @@ def odd_rows(runs: int, nulls: int) -> Rows:
                 named_odd.append(len(odd & {*range(PLANTED)}) / PLANTED)
                 others.append(len(odd - {*range(PLANTED)}) / (len(fake) - PLANTED))
                 far = bool((found.scores < FAR * found.lowest).any())
-                said.append(far or float(found.p_value) <= SELDOM)
+                said.append(far or float(found.p_value) <= SURE)
                 where = [describe_place(found.windows[found.window[i]]) for i in odd & {*range(PLANTED)}]
                 places += [x == ("upper left" if name == "blank corner" else "center") for x in where]
                 if name != "nothing":

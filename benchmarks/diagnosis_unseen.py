@@ -147,7 +147,7 @@ def larger_pixels(x: Tensor) -> Tensor:
     return interpolate(avg_pool2d(x, 2), scale_factor=2, mode="nearest")
 
 
-EDGES, TONES = "edges|detail|grain|flat", "brightest|darkest|brightness|median brightness|contrast"
+EDGES, TONES = "edges|detail|grain|flat", "brightest|darkest|brightness|contrast"
 JPEG = "grain|flat|eighth|colors|values"
 RED = torch.tensor([1.0, 0, 0])[:, None, None]
 FAULTS = {

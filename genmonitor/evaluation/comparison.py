@@ -31,7 +31,7 @@ from genmonitor.evaluation.regions.presenter import (
 from genmonitor.evaluation.regions.values import P
 from genmonitor.evaluation.results import ShownImages
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.findings.finding import Finding, differs, headlines
+from genmonitor.findings.finding import CLAIM, Finding, headlines
 from genmonitor.findings.tables import Table, on_screen
 from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
@@ -117,7 +117,7 @@ class Comparison:
         """All findings, the main one before those of each region."""
         found = self.evaluations[0].findings
         if self.classes:
-            return by_class.with_classes(found, self.classes, differs(self.values.get(P, 0.0)))
+            return by_class.with_classes(found, self.classes, self.values.get(P, 0.0) <= CLAIM)
         if self.differences is None:
             return found
         firsts = [evaluation.findings[0] for evaluation in self.evaluations]

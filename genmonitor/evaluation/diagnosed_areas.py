@@ -18,7 +18,7 @@ from genmonitor.functional.diagnosis.block import block_that_stands_out
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.explain import Explained
-from genmonitor.functional.diagnosis.fit import ADDS
+from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
@@ -81,7 +81,8 @@ def diagnose_areas(
         name = f"{name} ({same + 1})" if same else name
         areas[name] = found
         findings.append(_finding(name, region, found))
-    findings.sort(key=lambda x: -areas[x.area.name].of_image)
+    # a fault of the whole image that explains about as much comes first: it needs no place
+    findings.sort(key=lambda x: -areas[x.area.name].of_image * (1 + ADDS * bool(areas[x.area.name].mask.all())))
     findings = _each_once(findings, areas, images)
     if any(bool(mask.all()) and name != "anywhere" for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
@@ -94,7 +95,13 @@ def diagnose_areas(
 
 
 def _with_missing(found: AreaDiagnosis, images: Images) -> AreaDiagnosis:
-    """Add kinds of real images of which there are next to no samples, if images have pixels and some are missing."""
+    """Add kinds of real images of which there are next to no samples, if images have pixels and some are missing.
+
+    A fault of all images is no missing kind, so the faults that are known are put into real images first.
+    """
+    if found.explained and found.explained.identified:
+        area, faults = found.mask.to(images.real.device), found.explained.faults
+        images = replace(images, real=put_faults(images.real, faults, area, images.range, images.seed))
     missing = missing_kinds(images) if images.readings else None
     if missing is None:
         return found

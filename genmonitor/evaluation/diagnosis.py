@@ -16,14 +16,14 @@ from genmonitor._html import text_html
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.diagnosed_areas import UNEXPLAINED, diagnose_areas, fault_kinds, find_areas, no_difference
 from genmonitor.evaluation.single_samples import SingleSamples
-from genmonitor.findings.finding import Finding
+from genmonitor.findings.finding import CLAIM, Area, Finding
 from genmonitor.functional.diagnosis.area import AreaDiagnosis
 from genmonitor.functional.diagnosis.fit import put_faults, working
 from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.readings import READINGS, Reading, checked_readings, usable_readings
-from genmonitor.functional.permutation import MIN_SAMPLES, RARE, own_draws
+from genmonitor.functional.permutation import MIN_SAMPLES, own_draws
 from genmonitor.images.compared_sets import range_doubt, repeat_notes, signatures_of
 from genmonitor.partition import PixelPartition
 
@@ -127,8 +127,12 @@ class Diagnosis:
 
     def without_claims(self) -> Diagnosis:
         """Return the diagnosis without claims of faults, if the p-value of all tests does not support them."""
-        findings = (no_difference(x.area, x.p) if x.fine is False else x for x in self.findings)
-        return replace(self, findings=tuple(findings))
+        areas = [x.area for x in self.findings if x.area.name in self.areas]
+        if self.map is not None:  # areas that were searched are claims too
+            areas = [Area(name, mask=x.mask) for name, x in self.areas.items() if bool(x.mask.all())]
+        fine = (no_difference(area, self.p) for area in areas)
+        findings = (*fine, *(x for x in self.findings if x.fine is None))
+        return replace(self, findings=findings, too_rare=(), too_frequent=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain Python that JSON can hold; None for undefined numbers."""
@@ -215,14 +219,16 @@ def diagnose(
     singles = None if whole is None else SingleSamples.of(*given, train, train_indices, numbers, aligned)
     if singles is not None and whole is not None:
         findings = _with_others(findings, singles, whole)
-    examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
-    if singles is not None and singles.copies:
-        examples["the real images that they copy"] = singles.originals[:EXAMPLES]
     if not skip_failing:
         left_out += tuple(as_sentence(note) for note in repeat_notes("real images", signatures_of(given[1])))
-    named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)
-    found = (named, areas, drawn, real.mean(0).cpu(), examples, *_extremes(images, areas), left_out, tuple(failed))
-    return Diagnosis(*found, singles)
+    measured = tuple(findings), areas, drawn, real.mean(0).cpu(), {}, *_extremes(images, areas)
+    found = Diagnosis(*measured, left_out, tuple(failed), singles)
+    found = found if found.p <= CLAIM else found.without_claims()
+    examples = _examples(fake, real, images, found.findings[0], areas)
+    if singles is not None and singles.copies:
+        examples["the real images that they copy"] = singles.originals[:EXAMPLES]
+    named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in found.findings)
+    return replace(found, findings=named, examples=examples)
 
 
 def _checked(
@@ -263,9 +269,7 @@ def _with_others(findings: list[Finding], singles: SingleSamples, whole: Tensor)
     explained = any(x.kinds for x in wrong)
     others = singles.strangest(explained)
     others += [replace(x, detail=explained) for x in singles.without_samples()]
-    # without a difference of the images, one of these tests needs a p-value as small as that of copies
-    level = 1.0 if wrong else RARE
-    said = [x for x in others if (x.fine is False and (x.p or 0.0) <= level) or (wrong and not x.detail)]
+    said = [x for x in others if x.fine is False or (wrong and not x.detail)]
     count = 2 + len(copied)
     return [*wrong[:count], *said, *wrong[count:], *fine, *(x for x in others if x not in said)]
 
@@ -296,8 +300,9 @@ def _patches(images: Tensor, seed: int) -> Tensor:
 
 
 def _examples(
-    fake: Tensor, real: Tensor, images: Images, finding: Finding, found: AreaDiagnosis | None
+    fake: Tensor, real: Tensor, images: Images, finding: Finding, areas: Mapping[str, AreaDiagnosis]
 ) -> dict[str, Tensor]:
+    found = areas.get(finding.area.name)
     said = found.readings[:1] if found and not finding.kinds and finding.samples == found.samples else ()
     order = images.chosen_real[said[0].typical] if said else images.chosen_real
     shown = real[order[:EXAMPLES].to(real.device)]

@@ -41,7 +41,7 @@ from genmonitor.evaluation.regions.values import IMAGE, P_FINDING, P, RegionValu
 from genmonitor.evaluation.results import FitReport, History
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.tracker import Change
-from genmonitor.findings.finding import Finding, differs
+from genmonitor.findings.finding import CLAIM, Finding
 from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis.kinds import FaultModel
@@ -225,7 +225,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if p:
             values.setdefault(P_FINDING, 1.0)
             values[P] = keys.p_of_all(values, searched=diagnosed.values is not None)
-            if not differs(values[P]):
+            if values[P] > CLAIM:
                 diagnosed = diagnosed.without_claims()
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
@@ -259,7 +259,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         holds = evaluation.diagnosed.values is not None or verdict.fine is False
         first = holds and bool(wrong) and wrong[0].fine is False
         found = (*wrong, verdict, *others) if first else (verdict, *wrong, *others)
-        claims = differs(record.get(P, 0.0))
+        claims = record.get(P, 0.0) <= CLAIM
         news = None if evaluation.look is None or not claims else evaluation.look.finding
         return found if news is None else (replace(news, since=record.get("epoch")), *found)
 

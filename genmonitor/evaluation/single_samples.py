@@ -11,9 +11,10 @@ from torch import Tensor
 
 from genmonitor._formatting import format_p
 from genmonitor._place_names import describe_place
-from genmonitor.findings.finding import SELDOM, Area, FaultKind, Finding
+from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.words import advice, percent, with_strength
 from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
+from genmonitor.functional.diagnosis.explain import SURE
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.odd_samples_test import (
     OddSamples,
@@ -122,7 +123,7 @@ class SingleSamples:
 
     def without_samples(self) -> list[Finding]:
         """Return the finding of real images unlike any sample, if they are more than chance."""
-        if self.uncovered is None or float(self.uncovered.p_value) > SELDOM:
+        if self.uncovered is None or float(self.uncovered.p_value) > SURE:
             return []
         p = float(self.uncovered.p_value)
         text = f"{percent(float(self.uncovered.share))} of the real images are unlike any sample ({format_p(p)})."
@@ -141,7 +142,7 @@ class SingleSamples:
             named.append(f"{self.numbers[i]}{place}")
         if not named:
             return []
-        many, far = p <= SELDOM, int((self.strange.scores < FAR * self.strange.lowest).sum())
+        many, far = p <= SURE, int((self.strange.scores < FAR * self.strange.lowest).sum())
         few = 0 < far <= max(NAMED, len(self.strange.scores) // 100)
         if few:
             what = f"the first{f' {far} are' if far > 1 else ' is'} far stranger than any real image"

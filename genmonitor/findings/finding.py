@@ -19,8 +19,8 @@ ALERT_RATIO = 1.25
 """Multiple of the best error ratio (at least 1) from which a region or samples are far worse; less is chance."""
 MAX_PIXELS = 2**26
 """Largest number of pixels of a mask in a file."""
-SELDOM = LEVEL / 5
-"""Level of the other searches of a diagnosis: strange samples, and real images unlike every sample."""
+CLAIM = 0.02
+"""Level of all that the findings of an evaluation claim, by the p-value of all its tests together."""
 
 
 @dataclass(frozen=True)

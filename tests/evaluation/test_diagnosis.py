@@ -18,7 +18,7 @@ from genmonitor.evaluation import Finding
 from genmonitor.evaluation.diagnosed_areas import fault_kinds
 from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings import words
-from genmonitor.findings.finding import Area, FaultKind
+from genmonitor.findings.finding import CLAIM, Area, FaultKind
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import PutFault
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind
@@ -213,6 +213,22 @@ def test_of_images_that_are_not_aligned_kinds_are_named_without_a_place(name: st
     assert str(found).startswith("Anywhere: ")
     assert "patches of 16×16 px from random places were compared." in str(found)
     assert found.map is None
+
+
+@pytest.mark.parametrize(
+    ("order", "n", "m", "seed"), [(3734844560, 150, 700, 26), (3236676040, 300, 150, 32), (1463359552, 700, 150, 39)]
+)
+def test_nothing_is_claimed_that_all_tests_together_do_not_support(order: int, n: int, m: int, seed: int) -> None:
+    """Real digits in place of generated ones, of which one test of several says that they differ."""
+    digits = torch.tensor(load_digits().images / 16, dtype=torch.float32)[:, None]
+    digits = digits[torch.randperm(len(digits), generator=torch.Generator().manual_seed(order))]
+    found = diagnose(fake=digits[:n], real=digits[n : n + m], seed=seed)
+    assert min(x.p for x in found.areas.values()) <= LEVEL
+    assert found.p > CLAIM
+    assert not any(x.fine is False for x in found.findings)
+    assert found.findings[0].fine
+    assert found.findings[0].p == found.p
+    assert found.too_rare == found.too_frequent == ()
 
 
 def test_nothing_wrong_has_no_name_in_images_that_are_not_aligned() -> None:

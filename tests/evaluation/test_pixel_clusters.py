@@ -19,7 +19,7 @@ from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.regions.evaluation import RegionEvaluation
-from genmonitor.findings.finding import LEVEL
+from genmonitor.findings.finding import CLAIM
 from genmonitor.images.image_set import ImageSet, fingerprint
 
 REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)
@@ -464,14 +464,14 @@ def test_lost_variation_is_no_reward():
 
 @pytest.mark.parametrize("dark", [1.0, 0.9, 0.5])
 def test_gate_and_headline_read_one_p_value(dark):
-    """Whatever single tests say: a headline claims a fault where `p < 0.05` fails the gate, and nowhere else."""
-    settings, wanted = RegionSettings(partition=COLUMNS), [condition(f"p <= {LEVEL}")]
+    """Whatever single tests say: a headline claims a fault where `p <= 0.02` fails the gate, and nowhere else."""
+    settings, wanted = RegionSettings(partition=COLUMNS), [condition(f"p <= {CLAIM}")]
     for seed in range(3):
         found = compare(
             real=halves(300, seed=10 + seed), fake=halves(110, seed=20 + seed, dark=dark), settings=settings
         )
         claims = found.findings[0].fine is False
-        assert claims is (found.values["p"] <= LEVEL)
+        assert claims is (found.values["p"] <= CLAIM)
         assert claims is bool(failures(wanted, found.specs, found.values))
         singles = found.values["p_image"], min(found.values["p_1"], found.values["p_2"]), found.values["p_finding"]
         assert found.values["p"] == pytest.approx(min(1.0, 3 * min(singles)))

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from genmonitor._formatting import format_error_ratio, format_p
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, P, RegionValues
-from genmonitor.findings.finding import ALERT_RATIO, Area, Finding, differs, tested
+from genmonitor.findings.finding import ALERT_RATIO, CLAIM, Area, Finding, differs, tested
 from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
@@ -101,7 +101,7 @@ class RegionFindings:
         everything = Area("the image", region=IMAGE)
         if subject is None:
             smallest, of = last.get(P, 0.0), ""
-            if differs(smallest):  # by another test, such as that for copies
+            if smallest <= CLAIM:  # by another test, such as that for copies
                 smallest, of = min(last[p[name]] for name in self.partition.regions()), "smallest "
             least = f"{of}{format_p(smallest)}"
             text = f"No evidence of a difference from real images in any region{when} ({least})."
@@ -136,7 +136,7 @@ class RegionFindings:
 
     def _subject(self, record: Mapping[str, float]) -> str | None:
         """Return the region that differs most, or the image if no region does; None without evidence."""
-        if not differs(record.get(P, 0.0)):  # of all tests together
+        if record.get(P, 0.0) > CLAIM:  # of all tests together
             return None
         first = self.ranked(record)[0]
         if self._differs(record, first):

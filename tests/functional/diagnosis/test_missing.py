@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor import diagnose
@@ -63,3 +64,15 @@ def test_two_colors_without_samples_are_told_by_the_one_that_is_left() -> None:
     sentence = str(diagnose(fake=balls(400, 2, colors=1), real=balls(400, 1)).findings[0])
     assert "Hardly ever sampled: 6" in sentence
     assert "of the real images, with blue below the other colors by 0." in sentence
+
+
+FAULTS = {"other channels": lambda x: x.flip(1), "moved": lambda x: F.pad(x, (3, 0, 0, 0), "replicate")[..., :-3]}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_known_fault_of_all_images_is_no_missing_kind(fault: str) -> None:
+    fake, real = FAULTS[fault](balls(200, 2, colors=2)), balls(200, 1, colors=2)
+    assert missing_kinds(images(fake, real)) is not None
+    first = diagnose(fake=fake, real=real).findings[0]
+    assert first.kinds
+    assert "Hardly ever" not in str(first)

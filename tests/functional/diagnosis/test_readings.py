@@ -37,7 +37,6 @@ CHANGES = {
     "darkest pixels": lambda x: x + 0.1,
     "brightest pixels": lambda x: x.clamp_max(0.5),
     "brightness": lambda x: x + 0.1,
-    "median brightness": lambda x: x + 0.1,
     "contrast": lambda x: 0.5 * x,
     "brightness of the border": lambda x: x + 0.1,
     "corners brighter than middle by": lambda x: 0.5 * x,

@@ -90,7 +90,7 @@ class Specks(_Detail):
 
 
 class _Pattern(Reading):
-    family, visible, least_side = "pattern", 0.012, 8
+    family, visible, least_side, only = "pattern", 0.012, 8, "more"
     resembles = ("periodic", "")
 
 
@@ -124,7 +124,7 @@ class Checkerboard(_Pattern):
 class Frame(_Pattern):
     """Outermost pixels minus those next to them, as after padding with zeros."""
 
-    name, visible, weight = "outermost pixels brighter by", 0.01, 0.5
+    name, visible, weight, only = "outermost pixels brighter by", 0.01, 0.5, ""
     signs = ("brighter", "darker")
     resembles = ("", "")
 

@@ -44,16 +44,6 @@ class Brightness(_Tone):
         return look.gray.mean((1, 2))
 
 
-class MedianBrightness(_Tone):
-    """Median of all pixels."""
-
-    name = "median brightness"
-    resembles = ("brighter", "darker")
-
-    def of(self, look: Look) -> Tensor:
-        return look.quantile(0.5)
-
-
 class Contrast(_Tone):
     """Standard deviation of the pixels."""
 
@@ -115,11 +105,8 @@ class Saturation(_Color):
 class BackgroundTint(_Color):
     """Difference between the brightest and the darkest channel of the usual color of the border."""
 
-    name, words, needs_background = (
-        "saturation of the background",
-        ("tinted background", "pale background"),
-        True,
-    )
+    name, needs_background = "saturation of the background", True
+    words = ("tinted background", "pale background")
 
     def of(self, look: Look) -> Tensor:
         return look.background.amax(1) - look.background.amin(1)
