@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--labels", metavar="LABELS", type=nonempty, help=f"{text}. Either `folders` ({forms}")
     add("--real-labels", metavar="LABELS", type=nonempty, help="classes of the images of REAL (default: --labels)")
     add("--train", metavar="TRAIN", type=nonempty, help="training images of the generator, to find copies of them")
-    # the other settings do not apply to a single comparison, or cannot be given as words
-    add_settings(parser, RegionSettings, "partition", "n_clusters", "n_cluster_images", "linkage", "batch_estimator")
-    add_settings(parser, RegionSettings, "patch_size", "block_size", "n_samples", "aligned", "seed")
+    names = [field.name for field in fields(RegionSettings)]
+    add_settings(parser, RegionSettings, *(x for x in names if x not in ("kernel", "region_names")))  # no words
     add_folder_arguments(parser)
     text = (
         'exit with status 1 if a value of FAKE meets it: NAME < NUMBER (or <=, >, >=), such as "p < 0.01". p, '

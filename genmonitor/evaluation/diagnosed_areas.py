@@ -15,7 +15,7 @@ from genmonitor.findings import words as text
 from genmonitor.findings.finding import Area, FaultKind, Finding, overlap
 from genmonitor.functional.diagnosis.area import MARGIN, AreaDiagnosis, diagnose_area, distance_around
 from genmonitor.functional.diagnosis.block import block_that_stands_out
-from genmonitor.functional.diagnosis.copies import Repeats, repeats
+from genmonitor.functional.diagnosis.copies import repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
@@ -52,7 +52,7 @@ def diagnose_areas(
     findings: list[Finding] = []
 
     def repeats_another(mask: Tensor) -> bool:
-        # intersection over union from which two areas are one
+        # areas that overlap by half (intersection over union) are one
         others = any(overlap(mask, x.mask) >= 0.5 for x in areas.values())
         return others or describe_area(mask) in MOSTLY_ALL
 
@@ -85,9 +85,9 @@ def diagnose_areas(
     findings.sort(key=lambda x: -areas[x.area.name].of_image * (1 + ADDS * bool(areas[x.area.name].mask.all())))
     findings = _each_once(findings, areas, images)
     if any(bool(mask.all()) and name != "anywhere" for name, mask, _ in masks):
-        copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
+        copies = _copies(images, whole)
         most = max((areas[x.area.name].of_image for x in findings if x.fine is False), default=0.0)
-        # share of images with a near twin from which this is the first finding, unless another explains more
+        # near twins of 30 % of the images or more are the first finding, unless another explains more
         first = [x for x in copies if x.kinds[0].strength >= 0.3 and x.kinds[0].share >= most]
         block = [] if first or drawn is None else _block(images, drawn, models, areas, findings)
         findings = [*first, *block, *findings, *(x for x in copies if x not in first)]
@@ -128,7 +128,7 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
         first = measured[areas[0].area.name]
         if first.of_image >= whole.kinds[0].share - MARGIN:
             return areas  # weights fit a fault of an area too
-        # largest part of the image of one fault's area, and largest part of its distance in its surroundings
+        # one fault explains it if its area is less than half of the image and hardly anything around it differs
         local = float(first.mask.double().mean()) < 0.5
         if local and distance_around(images, first.mask) < 0.25 * first.distance:
             # weights imitate a fault that is only there
@@ -199,36 +199,23 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     mentioned = kinds[0] if kinds and near else None
     rivals = [] if known is None else [fault_kinds(replace(known, faults=x))[0] for x in known.rivals]
     named = known is not None and known.identified
+    cause, remedy = text.possible_advice(mentioned, found.readings)
     if named:
         sentence, verdict = text.explained_sentence(str(area), kinds, found.p, rivals), text.with_strength(kinds[0])
+        cause, remedy = text.advice(kinds[0].name, kinds[0].share)
     elif found.readings:
         sentence = text.readings_sentence(str(area), found.readings, found.p, mentioned)
         verdict = str(found.readings[0])
     elif found.missing:
         sentence, verdict = "", MISSING
+        cause, remedy = text.advice(Modes.name)
     else:
-        sentence = text.unexplained_sentence(str(area), mentioned, found.p)
-        verdict = UNEXPLAINED
+        sentence, verdict = text.unexplained_sentence(str(area), mentioned, found.p), UNEXPLAINED
     if found.missing:
         sentence = f"{sentence} {text.missing_sentence(found.missing)}".lstrip()
-    if named:
-        cause, remedy = text.advice(kinds[0].name, kinds[0].share)
-    elif verdict == MISSING:
-        (cause, remedy), kinds = text.advice(Modes.name), ()
-    else:
-        cause, remedy = text.possible_advice(mentioned, found.readings)
-        kinds = ()
+    kinds = kinds if named else ()
     return Finding(
-        sentence,
-        area,
-        verdict,
-        None,
-        fine=False,
-        p=found.p,
-        kinds=kinds,
-        samples=found.samples,
-        cause=cause,
-        remedy=remedy,
+        sentence, area, verdict, None, False, found.p, kinds=kinds, samples=found.samples, cause=cause, remedy=remedy
     )
 
 
@@ -276,8 +263,8 @@ def _distance_of_image(images: Images) -> Distance:
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
     """Return the finding of images that repeat each other, if they are many, and by more than chance."""
-    found: Repeats = repeats(images)
-    # share of images with a near twin from which there is a finding
+    found = repeats(images)
+    # fewer than 10 % of the images with a near twin are no finding
     if found.share < 0.1 or found.p > RARE:
         return []
     kind = FaultKind(Copies.name, found.share, "of the images have a near twin among them", found.of_distance)

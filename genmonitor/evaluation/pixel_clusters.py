@@ -170,7 +170,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if self._regions is None:
             # regions are found in 1000 images or more
             with self._threads(probe, cka_work(1000, tuple(probe.shape[1:]), self.settings.patch_size)):
-                self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
+                earlier = self._reused[0] if self._reused is not None and self._reused[1] == own else None
+                self._regions = comm.from_rank_zero(lambda: self._finder.find(split, probe.device, progress, earlier))
             notes += self._regions.notes()
             notes += patch_notes(self._regions.partition, self.settings.patch_size or self.settings.partition)
             messages = (regions_found(self._regions),)
@@ -320,7 +321,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context for comparing images of this shape [n, C, H, W]; small ones use one thread."""
         work = max(work, self.n_samples**2 * images.shape[1:].numel())
-        # number of multiplications in the largest matrix product up to which one thread computes: 30 ms
+        # one thread computes a matrix product of up to 1e9 multiplications in 30 ms
         return at_most_threads(1 if work < 1e9 and self.to_sites.encoder is None else None)
 
     def _find_faults(self, fake: Tensor, real: Tensor, comm: Collective) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
@@ -376,11 +377,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         labels = self.prompts.named(indices), self._real_labels
         # each class takes about a second
         return compare_classes(fake, real, *labels, fake.device, at_most=3, **self._how)
-
-    def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
-        """Find the regions."""
-        earlier, images = self._reused or (None, [])
-        return self._finder.find(split, device, progress, earlier if images == split.signature() else None)
 
     def _check_images(self, probe: Tensor, real: Tensor) -> tuple[str, ...]:
         """Refuse generated images that cannot be compared with the real ones; return notes on the others."""
