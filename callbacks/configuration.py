@@ -70,8 +70,8 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
     if not (by_steps or monitor.schedule.by_steps):  # they see a value in every epoch, and epochs without one rank last
         keeps_best = [x for x in trainer.checkpoint_callbacks if getattr(x, "_every_n_epochs", 0) == 1]
     notes = [
-        f"{name} monitors {x.monitor!r}, which is not evaluated whenever it looks. It takes a missing evaluation for "
-        "no improvement: let both come at the same epochs or steps"
+        f"{name} monitors {x.monitor!r}, which is not evaluated each time that it is read. A missing evaluation counts "
+        "as no improvement: let both come at the same epochs or steps"
         for name, x in waiting(trainer, monitor.prefix)
         if (rarely and x not in keeps_best)
         or (name == SCHEDULER and (x.interval == "step" or not by_epochs))

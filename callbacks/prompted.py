@@ -19,7 +19,7 @@ class PromptedMonitor(GenerativeMonitor):
 
     Args:
         settings: Settings of the evaluator.
-        make: Class of the evaluator.
+        evaluator_class: Class of the evaluator.
         options: `MonitorOptions` of the monitor.
         **arguments: Further arguments of the evaluator's class.
     """
@@ -29,13 +29,14 @@ class PromptedMonitor(GenerativeMonitor):
     def __init__(
         self,
         settings: DiversitySettings | DisagreementSettings,
-        make: Callable[..., PromptedEvaluator[Any]],
+        evaluator_class: Callable[..., PromptedEvaluator[Any]],
         options: MonitorOptions,
         **arguments: Any,
     ) -> None:
         sampling, schedule, rest = split_options(type(self), options)
         sampler = Sampler(settings.n_samples, settings.prompts, seed=settings.seed, **sampling)
-        super().__init__(make(settings, batch_size=sampler.batch_size, **arguments), sampler, schedule, **rest)
+        evaluator = evaluator_class(settings, batch_size=sampler.batch_size, **arguments)
+        super().__init__(evaluator, sampler, schedule, **rest)
 
     @property
     def kernel(self) -> Kernel:

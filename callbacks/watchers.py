@@ -67,8 +67,8 @@ class WatchedValues:
     def missing_notes(self, trainer: pl.Trainer) -> list[str]:
         """Return a note on all that wait for a value of this monitor, after an evaluation without values."""
         return [
-            f"{name} monitors {x.monitor!r}, of which this evaluation has no value. It takes a missing evaluation for "
-            "no improvement, so a `patience` counts it"
+            f"{name} monitors {x.monitor!r}, of which this evaluation has no value. A missing evaluation counts as no "
+            "improvement, also for a `patience`"
             for name, x in waiting(trainer, self._prefix)
         ]
 

@@ -130,7 +130,7 @@ def _run(command: Any, args: Namespace, words: Sequence[str], launched: Mapping[
             if group.rank > 0:
                 return 0
             _print(text)
-        elif not group.tells():
+        elif not group.is_first_to_end():
             return 0
         elif group.rank > 0 and status in (INTERRUPTED, TERMINATED):
             return status

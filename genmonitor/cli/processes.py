@@ -16,9 +16,10 @@ from datetime import timedelta
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from genmonitor._io import Progress, no_progress, terminal_progress
+
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
-from genmonitor._io import Progress, no_progress, terminal_progress
 
 LAUNCHED = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"),
@@ -48,7 +49,7 @@ class Group:
     rank: int = 0
     store: Store | None = None
 
-    def tells(self) -> bool:
+    def is_first_to_end(self) -> bool:
         """Return True for the first process that calls it, which reports why all processes end."""
         if self.store is None:
             return True

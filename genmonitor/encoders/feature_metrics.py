@@ -33,8 +33,8 @@ NEIGHBORS = 5
 class FeatureMetrics(Metric):
     """FID, KID, CMMD, PRDC, authenticity and Vendi on the features of one encoder, which sees each image once.
 
-    Real images are encoded once per run, as `reset` keeps them. To log them along
-    with CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
+    Real images are encoded once per run, since `reset` keeps them. To log these metrics along with CMS:
+    `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
 
     Args:
         encoder: Callable or Module from images [n, C, H, W] to features [n, d], such as one of `image_encoder`; a
@@ -113,10 +113,10 @@ class FeatureMetrics(Metric):
         self.update(images, real)
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the images of another one with the same encoder and metrics.
+        """Add the images of another `FeatureMetrics` with the same encoder and metrics.
 
         Args:
-            incoming_state: The other one; its states lie in its metrics.
+            incoming_state: The other `FeatureMetrics`; a dictionary of states is refused.
         """
         if not isinstance(incoming_state, FeatureMetrics):
             raise TypeError(f"Expected `incoming_state` to be FeatureMetrics, but got {type(incoming_state).__name__}.")
@@ -241,12 +241,12 @@ def _make(name: Name, num_features: int | None, subset_size: int) -> Metric:
         from torchmetrics.image.fid import FrechetInceptionDistance
 
         fid = FrechetInceptionDistance(features, reset_real_features=False)
-        fid.orig_dtype = torch.float32  # which it else knows only after an update of its own, not after a merge
+        fid.orig_dtype = torch.float32  # it is otherwise set only by `update`, not by `merge_state`
         return fid
     from torchmetrics.image.kid import KernelInceptionDistance
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*will save all extracted features")  # so it does, and they are few
+        warnings.filterwarnings("ignore", ".*will save all extracted features")  # which is intended: they are few
         return KernelInceptionDistance(features, subset_size=subset_size, reset_real_features=False)
 
 

@@ -163,7 +163,7 @@ def compare_classes(
         result = ClassResult(label, int(mine.sum()), int(theirs.sum()), None)
         if number in p_values:
             result = replace(result, p=float(p_values[number]))
-        # with fewer images of a class its faults are not diagnosed
+        # faults are diagnosed in classes of 40 images or more
         if number in wrong and min(result.n_fake, result.n_real) >= 40:
             of_fakes, of_reals = some_fake[mine.to(device)], some_real[theirs.to(device)]
             found = diagnose(fake=of_fakes, real=of_reals, skip_failing=True, seed=seed, **options).findings[0]

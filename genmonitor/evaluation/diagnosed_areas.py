@@ -215,7 +215,16 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         sentence = f"{sentence} {text.missing_sentence(found.missing)}".lstrip()
     kinds = kinds if named else ()
     return Finding(
-        sentence, area, verdict, None, False, found.p, kinds=kinds, samples=found.samples, cause=cause, remedy=remedy
+        sentence,
+        area,
+        verdict,
+        None,
+        fine=False,
+        p=found.p,
+        kinds=kinds,
+        samples=found.samples,
+        cause=cause,
+        remedy=remedy,
     )
 
 

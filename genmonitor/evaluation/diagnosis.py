@@ -356,7 +356,7 @@ def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple
     for found in areas.values():
         if found.weights is not None and found.explained and found.explained.faults[0].model.name == Modes.name:
             order = images.chosen_real[found.weights.argsort().cpu()].tolist()
-            # number of real images named as too rare, and as too frequent
+            # eight are named as too rare, and eight as too frequent
             return tuple(order[:8]), tuple(order[::-1][:8])
         if found.missing:
             return found.missing.examples, ()

@@ -164,7 +164,7 @@ def disagreement(
 
 def _mode(modes: PromptSplitModes, i: int, owner: Tensor, names: Sequence[Any]) -> Mode:
     """Return a mode of a split, with prompts ordered by the scores of the side that has it."""
-    # samples of each side that show a mode
+    # five samples of each side show a mode
     highest = [scores[:, i].topk(min(5, len(scores))).indices for scores in (modes.scores, modes.reference_scores)]
     ranked = rank_prompts(owner[:, i], names)
     return Mode(float(modes.eigenvalues[i]), ranked, *(rows.tolist() for rows in highest))

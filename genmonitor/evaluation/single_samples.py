@@ -166,7 +166,16 @@ def of_copies(
     if measure != COPIED:  # that of missing modes asks for real images, which twins do not name
         remedy = "are the twins copies of training images? Then stop earlier; if not, samples have collapsed to a few"
     return Finding(
-        sentence, area, Copies.name, measure, False, p, kinds=(kind,), samples=samples, cause=cause, remedy=remedy
+        sentence,
+        area,
+        Copies.name,
+        measure,
+        fine=False,
+        p=p,
+        kinds=(kind,),
+        samples=samples,
+        cause=cause,
+        remedy=remedy,
     )
 
 

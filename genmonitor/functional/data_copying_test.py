@@ -74,7 +74,7 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
         (1e-05, 0.11, tensor([3, 1, 4]), tensor([0, 1, 2]))
     """
     train, held_out, fake = check_sides({"train": train, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
-    # number of training samples whose mean distance is the usual one around a sample, as in Carlini et al.
+    # the usual distance is the mean to the 50 nearest training samples, as in Carlini et al.
     usual = min(50, len(train))
     found = [knn(x.to(train.device).flatten(1), train.flatten(1), usual) for x in (fake, held_out)]
     distances, nearest = torch.cat([squares for squares, _ in found]).sqrt(), found[0][1][:, 0]
@@ -110,7 +110,7 @@ def count_test(count: int, n: int, m: int, distinct: int | None = None) -> tuple
     from scipy.stats import hypergeom
 
     allowed, seen = int(USUAL * m), count if distinct is None else distinct
-    # number of samples before a number of held-out ones: negative hypergeometric
+    # how many samples come before a number of held-out ones is negative hypergeometric
     p = float(hypergeom.sf(seen - 1, n + m, n, seen + allowed))
     found = torch.tensor([p, max(0.0, count / n - allowed / m)], dtype=torch.float64)
     return found[0], found[1]

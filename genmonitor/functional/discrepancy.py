@@ -122,7 +122,7 @@ class GroupKernels:
         At least 1000 of them are used if available, evenly spread. If nothing varies, all kernels count alike. Those of
         a multiplier above `largest` have no weight.
         """
-        # smallest number of real samples to estimate the variation of a discrepancy by chance
+        # 1000 samples or more are enough to estimate how a discrepancy varies by chance
         some = real[:: max(1, len(real) // 1000)]
         spread, deviation = torch.zeros_like(self.gammas), torch.zeros_like(self.unit)
         wide = torch.tensor(self.multipliers) <= largest

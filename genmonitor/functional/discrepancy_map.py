@@ -169,7 +169,7 @@ def size_of_difference(views: Sequence[Tensor]) -> Tensor:
     for side, view in product((1, 1, 3), views):
         sums = window_sums(view, side)
         mean = sums[1:].mean(0)
-        # smallest variation of a discrepancy relative to its mean: it hardly varies if few samples leave a constant
+        # where few samples leave a constant, a discrepancy hardly varies: count at least a tenth of its mean
         spread = torch.maximum(sums[1:].std(0), 0.1 * mean).clamp_min(UNRESOLVED * float(mean.max()))
         sizes.append(_mean_of_windows((sums[0] - mean) / spread.where(spread > 0, math.inf), side, view.shape[1:]))
     return torch.stack(sizes).clamp_min(0).log1p().mean(0).expm1()
@@ -249,7 +249,7 @@ def _clipped(side: int, shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _cell(height: int, width: int) -> int:
-    # largest number of cells along a side of larger images
+    # larger images have 48 cells along a side at most
     return -(-max(height, width) // 48)
 
 
@@ -311,7 +311,7 @@ def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArra
     numbered, _ = label(mask, structure=_NEIGHBORS)
     weights = np.bincount(numbered.ravel(), weight.ravel())[1:]
     order = np.argsort(-weights, kind="stable")
-    # smallest difference of another area relative to the first; smaller ones are its fringe, or chance
+    # an area with less than 15 % of the first one's difference is its fringe, or chance
     return [numbered == index + 1 for index in order if weights[index] >= 0.15 * weights[order[0]]]
 
 

@@ -21,8 +21,8 @@ from genmonitor.linalg.chunking import mirrored, row_blocks
 from genmonitor.linalg.spectrum import Operator, Space, cholesky_root, rounding_of, unnormalized_entropy
 
 DENSE_LIMIT = 1024
-"""Size up to which all eigenpairs of a matrix are computed; beyond it a Krylov space of the outermost is cheaper. Up to
-four times this size if the space would be nearly whole.
+"""Size up to which all eigenpairs of a matrix are computed. Beyond it a Krylov space of the outermost ones is cheaper,
+beyond four times this size even if it is nearly the whole space.
 """
 
 TOTAL_SAMPLES = 2048

@@ -90,7 +90,7 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     # quantile of the realism in a window that is one unit below its median
     middle, low = found.quantile(torch.tensor([0.5, 0.05]).to(found), dim=2)[..., None]
     below = (found - middle).cpu()
-    # smallest unit, a twentieth of a distance, so that traces are not odd where real samples hardly vary
+    # a unit is at least a twentieth of a distance, so that traces are not odd where real samples hardly vary
     scores, view = (below / (middle - low).cpu().clamp_min(0.05)).amin(1).min(0)
     n = len(fake)
     odd = lower_than_held_out(scores[:n], scores[n:])
@@ -143,14 +143,14 @@ def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 
     real, held_out, fake = check_sides({"real": real, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     n = min(len(fake), len(held_out))
     both = torch.cat([x.to(real.device)[torch.arange(n) * len(x) // n] for x in (fake, held_out)])
-    # number of random exchanges of generated and held-out samples
+    # generated and held-out samples are exchanged at random 999 times
     splits = random_splits(2 * n, n, 999, seed)
     sides = torch.cat([splits, ~splits[:1]]).to(both)
     covered = torch.ones(len(real), len(sides), dtype=torch.bool, device=real.device)
     farthest = real.new_zeros(len(real))
     for x, y in _views(both, real):
         among = squared_distances(y.flatten(1), y.flatten(1)).fill_diagonal_(torch.inf)
-        # number of real neighbors that a ball reaches in which a generated sample covers, as in Naeem et al.
+        # a sample covers a real one if it is no farther than the fifth nearest real one, as in Naeem et al.
         radius = among.topk(min(5, len(y) - 1), largest=False).values[:, -1]
         distances = squared_distances(y.flatten(1), x.flatten(1))
         inside = (distances <= radius[:, None]).to(both)
@@ -168,7 +168,7 @@ def _where(below: Tensor) -> Tensor:
     """Return the window in which a sample is oddest [N], from its deviation below the median in each [N, W]."""
     last = below.shape[1] - 1
     lowest, window = below.min(1)
-    # difference of the logarithm of the realism from the whole image to a window from which the window is named
+    # a window is named if its realism is below that of the whole image by a factor of exp(0.2) or more
     return window.where(lowest < below[:, last] - 0.2, last)
 
 

@@ -187,7 +187,7 @@ def _shuffled(samples: Tensor, seed: int) -> tuple[Tensor, int]:
     position = _positions(samples)
     order = position.argsort()
     position = position[order].cpu()
-    # fraction of a mean's standard error that changes the seed: small, but far above rounding
+    # 1/4096 of the mean's standard error changes the seed: little, but far more than rounding
     steps = position.mean() * (2**12 * len(position) ** 0.5 / position.std())
     number = int(steps.nan_to_num(0, 0, 0).round().remainder(2**32))
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])

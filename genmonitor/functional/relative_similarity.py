@@ -125,7 +125,7 @@ def relative_similarity_from_influences(
     check_comparable(fake, other)
     alive = fake.gamma > 0
     difference = torch.where(alive, other.mmd - fake.mmd, 0)
-    # effect of float32 rounding on a mean of the kernel, the smallest possible standard error
+    # float32 rounding of a mean of the kernel, 1e-7, is the smallest possible standard error
     error = (_variance(fake, other, paired) + 1e-7**2).sqrt().where(alive, 0)
     z = difference / error.where(alive, 1)
     tail = {"closer": -z, "farther": z, "different": -z.abs()}[alternative]

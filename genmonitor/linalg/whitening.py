@@ -116,7 +116,7 @@ class Whitening(NamedTuple):
 
     def _filtered(self, padded: Tensor) -> Tensor:
         axes = self.axes
-        # number of channels up to which one mixing filter is faster than rotation, one filter each, and rotation back
+        # of up to 4 channels one mixing filter is faster than rotation, one filter each, and rotation back
         if len(axes) <= 4:
             return _convolved(padded, torch.einsum("kc,kij,kd->cdij", axes, self.kernels[:, 0], axes))
         return _rotated(_convolved(_rotated(padded, axes), self.kernels), axes.T)

@@ -198,7 +198,7 @@ class Snapshot:
         own = owner or has_state(thing) or (self._data and _reads(thing, held))
         if held and not own:  # all or nothing, since a reader at another position of its file would read wrongly
             for key, value in [*namespace.items()] if not self._data else []:
-                self._replace(_place(name, key), Names.of(namespace), key, counted(value))
+                self._replace(_dotted(name, key), Names.of(namespace), key, counted(value))
             return
         yield from self._bind(name, Names.of(namespace))
         yield from self._bind(name, names_of_slots(thing))
@@ -225,7 +225,7 @@ class Snapshot:
     def _bind(self, name: str, names: Names) -> Iterator[tuple[str, Any]]:
         """Remember the bindings of names, and set aside objects that reading would exhaust; yield the objects."""
         before = dict(names.read())
-        place = partial(_place, name)
+        place = partial(_dotted, name)
         for key, value in before.items():
             if id(value) in self._set_aside:  # by another function with the same variable
                 before[key] = self._set_aside[id(value)]
@@ -321,7 +321,7 @@ def _reads(thing: Any, held: list[Any]) -> bool:
 
 
 def _used(stand_ins: list[Any]) -> bool | None:
-    """Return True if items of an iterator are gone for good, and None otherwise: the original comes back anyhow."""
+    """Return True if items of an iterator are gone for good, and None otherwise: the original comes back anyway."""
     return any(map(is_used, stand_ins)) or None
 
 
@@ -332,5 +332,5 @@ def _ask(question: Callable[[], bool | None]) -> bool | None:
     return None
 
 
-def _place(name: str, key: str) -> str:
+def _dotted(name: str, key: str) -> str:
     return f"{name}.{key}".strip(".").removesuffix(".cell_contents").removesuffix(".__defaults__")

@@ -103,5 +103,5 @@ def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float |
 def _same(finding: Finding, other: Finding) -> bool:
     """Return True if two findings have the same kind and place, or are the same without a place."""
     kinds = [x.kinds[0].name if x.kinds else x.measure for x in (finding, other)]
-    # smallest overlap of the areas of two findings about the same place
+    # findings are about the same place if their areas overlap by 30 %
     return kinds[0] == kinds[1] and overlap(finding.area.mask, other.area.mask) >= 0.3

@@ -91,7 +91,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
     def samples_table(self, evaluation: RegionEvaluation, samples: Samples) -> Table | None:
         """Return the first samples, with their prompts and readings; None without a diagnosis."""
-        # number of samples in the table of their readings
+        # the table has the readings of 64 samples
         images, indices = samples.images[:64], samples.indices[:64].tolist()
         if evaluation.diagnosed.diagnosis is None or not len(images):
             return None

@@ -309,7 +309,7 @@ def simultaneous_bands(
     out = {}
     for name, found in values.items():
         draws = torch.tensor(found, dtype=torch.float64)
-        # nominal probability that real images lie below their band, of one value or of all regions together
+        # real images lie below the band of one value, or below any of all regions, with a nominal probability of 5 %
         tail = 0.05 / len(together) if name in together else 0.05
         reach = widen * float(stdtrit(len(draws) - 1, 1 - tail)) * (1 + 1 / len(draws)) ** 0.5
         skewed = name in similarities and bool((draws < 1).all())  # pixels that never vary have 1, or nearly so

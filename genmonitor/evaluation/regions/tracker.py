@@ -111,7 +111,7 @@ class RegionTracker(Tracker):
         if best is None or best.shape[1] != now.shape[1] or not ratio > ALERT_RATIO * max(self.best[IMAGE], 1.0):
             return Look(now, None)
         middle = dict(zip((x.name for x in readings), target.median(0).values.tolist(), strict=True))
-        # level of a visible change, for all readings together, the lowest possible with 999 permutations
+        # 0.001 for all readings together is the smallest p-value of 999 permutations
         changed = differing(readings, now, best, 0.001, seed)
         # a change in fewer images comes and goes while a generator learns
         worse = [x for x in changed if x.share >= 0.3 and _is_worse(x, middle[x.reading.name])]

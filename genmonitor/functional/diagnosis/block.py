@@ -51,7 +51,7 @@ def block_that_stands_out(drawn: Mapping[str, Tensor], fake: Tensor, real: Tenso
     for number, pixels in enumerate([still, *worse]):
         mask = largest_piece(pixels) if pixels.any() else pixels
         count = int(mask.sum())
-        # part of the image, and of its rectangle, unlike the empty places of figures that are moved or missing
+        # a block is compact and of medium size, unlike the places where a figure was moved or is missing
         if 0.03 * mask.numel() <= count <= 0.3 * mask.numel() and count >= 0.75 * mask[slices_of(mask)].numel():
             ratio = float((of_fake[mask].mean() / of_real[mask].mean()).sqrt())
             return Block(mask, float(p_map[mask].min()), ratio, number == 0)

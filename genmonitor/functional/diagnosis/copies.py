@@ -46,7 +46,7 @@ def repeats(images: Images) -> Repeats:
     of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
     pairs = squared_distances(fake, fake).fill_diagonal_(torch.inf)
     of_fake = _from_nearest(pairs)
-    # fraction of the usual distance to the nearest image below which an image counts as a copy
+    # an image nearer to another than half of the usual distance counts as a copy
     limit = 0.5**2 * float(of_real.median())
     usual, twin = (of_real < limit).double().mean(), of_fake < limit
     found = twin.double().mean()
@@ -72,7 +72,7 @@ def _where_generated_vary(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     fake, real = fake - center, real - center
     variances, left = torch.linalg.eigh(fake @ fake.T)
     explained = variances.flip(0).cumsum(0)
-    # part of the variance of generated images in the directions of comparison
+    # images are compared in the directions that hold 99 % of the variance of generated ones
     count = int((explained < 0.99 * explained[-1]).sum()) + 1
     if count == 1:  # a single repeated image, or one direction
         return fake, real

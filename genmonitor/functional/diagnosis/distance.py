@@ -228,7 +228,7 @@ class Statistics:
         color = (real[..., rows, columns].flatten(2) @ regions[:, 0]).mean(0)
         plain = cls(rows, columns, regions, torch.stack(pairs), color, real.new_zeros(()), real.new_ones(()))
         values = plain.values(real).double()
-        # smallest standard deviation of a statistic, since constant ones have rounding errors
+        # the deviation of a constant statistic is rounding, so that of any counts as 0.02 at least
         deviation = values.std(0).clamp_min(0.02)
         variances, axes = torch.linalg.eigh(((values - values.mean(0)) / deviation).T.cov())
         # added to variances along principal axes, whose mean is 1
@@ -247,13 +247,13 @@ class Statistics:
         power, detail = (_energy(part, self.regions) for part in (x, x - averaged(x)))
         contrast = (power - brightness.square().mean(1)).clamp_min(0)
         steps = [_energy(part, pairs[:, :2]) for part, pairs in zip((to_right, down), self.pairs, strict=True)]
-        # largest difference of neighbors that count as equal, as a part of the range
+        # neighbors that differ by less than a thousandth of the range count as equal
         same = [part.abs().lt(1e-3).to(x) for part in (to_right, down)]
         plateaus = [_energy(part, pairs[:, 2:]) for part, pairs in zip(same, self.pairs, strict=True)]
         moved = (brightness[..., 0] - self.color).abs()
-        # number added to energies before their logarithm, in squares of the range; smaller energies count as none
+        # energies far below this addition, in squares of the range, count as none
         energies = torch.cat([contrast, detail, *steps], 1) + 1e-4
-        # number added to parts of pixels before their logarithm
+        # likewise parts of the pixels
         logarithms = torch.cat([energies, torch.cat(plateaus, 1) + 1e-2], 1).log()
         return torch.cat([brightness.flatten(1), moved, logarithms], 1)
 

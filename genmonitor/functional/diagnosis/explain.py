@@ -90,8 +90,7 @@ def arbiter_of(images: Images, mask: Tensor, sides: ReadSides) -> Callable[[Faul
     def wrong(faults: Faults) -> Tensor:
         put = put_faults(images.real, faults, mask.to(images.real.device), images.range, images.seed)
         real = read(readings, put[..., *slices_of(mask)]) if faults else plain
-        # standard deviations from which a reading is wrong: of 35 readings, one in 400 sets has one by
-        # chance
+        # beyond 4 standard deviations, one in 400 sets has a wrong one of 35 readings by chance
         differs = standardized_difference(fake, real).abs() > 4.0
         difference = fake.mean(0) - real.mean(0)
         return difference.sign() * (differs & (difference.abs() >= visible))
@@ -139,7 +138,6 @@ def explained(
         best, rivals, vetoed = together, [], False
     # the test has little power for a small distance, though half of it is explained on images not used for fitting
     enough = best.share >= (IDENTIFIED if p <= SURE else math.inf) or closer(judged, best.faults) <= LEVEL
-    # share that faults must explain to be named
     named = best.share >= 0.2 and enough and not vetoed
     # the edge of an area is inexact, which affects readings of its rectangle: some must become right
     exact = bool(fitted.area.all()) or best.leaves >= before

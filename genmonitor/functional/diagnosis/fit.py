@@ -173,7 +173,7 @@ def more(side: Side, models: Models, starts: Sequence[Faults]) -> Iterator[Fault
     hiding = [x for x in models if getattr(x, "hides", False)]
     noises: list[Faults] = [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
     names = {start[0].model.name: start for start in reversed(starts)}  # the best of each
-    # single faults to which others are added
+    # others are added to the best three single faults, and to noise
     starts = [x for x in starts if names[x[0].model.name] is x][:3] + noises
     while starts and len(starts[0]) < 3:
         found = _search(side, starts, models, FEW)

@@ -54,7 +54,7 @@ def missing_kinds(images: Images) -> Missing | None:
     n, m = len(of_fake), len(of_real)
     fakes, reals = (torch.bincount(x, minlength=KINDS) for x in (of_fake, of_real))
     p = torch.from_numpy(hypergeom.cdf(fakes.numpy(), n + m, (fakes + reals).numpy(), n)) * KINDS
-    # smallest part of the real images that is a kind, and largest part of it that samples may reach
+    # a kind has 5 % of the real images or more, and is missing if samples have at most a tenth of its share
     gone = (reals >= 0.05 * m) & (fakes / n <= 0.1 * reals / m) & (p <= RARE)
     if not gone.any():
         return None

@@ -52,7 +52,7 @@ def located(images: Images, mask: Tensor, p_map: Tensor, models: Models) -> tupl
         share = 1 - singles[0][0] / max(side.left(()), CHANCE) if singles else 0.0
         if share >= 0.2:  # a fault that explains less does not define the place
             found.append((singles[0][1], [mask, *_by_pixel(images, mask, significant, singles[0][1])]))
-        if share >= 0.6:  # no other area is tried
+        if share >= 0.6:  # enough to try no other area
             # the first eight are tried again once the place is refined
             unlikely = {faults[0].model.name for _, faults in singles[8:]}
             unlikely -= {faults[0].model.name for _, faults in singles[:8]}
@@ -62,7 +62,7 @@ def located(images: Images, mask: Tensor, p_map: Tensor, models: Models) -> tupl
     moved = (PutFault(_ShiftOfMeans(fake, real, mask), 1.0),)
     found.append((moved, [mask, *_by_pixel(images, mask, significant, moved)]))
     boxes = [x for area in (mask, grown(mask, 1) & significant) for x in within(box(area))]
-    # part of the images in which the area is assumed to be that of another, to find its place
+    # the place of a misfit is found as if 80 % of the images had it
     found.append(((PutFault(Misfit(), 0.8),), unlike([mask, *boxes])))
     region = grown(significant, REACH)
     around = side_to_fit(images, region, pixel_views(real, region)).first(SEARCHED)
@@ -117,7 +117,7 @@ class _Place:
         return min(zip(map(self.known.__getitem__, keys), areas, strict=True), key=lambda x: x[0])
 
     def moved(self, left: float, area: Tensor) -> tuple[float, Tensor]:
-        # largest number of moves of a side of an area by a pixel
+        # sides are moved by a pixel at most 8 times
         for _ in range(8):
             after, moved = self.best([area, *unlike(_moved(area))])
             if after >= left:

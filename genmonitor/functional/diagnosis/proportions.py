@@ -72,7 +72,7 @@ def matching_weights(gram: Tensor, across: Tensor) -> Tensor:
     gram, across = gram.double(), across.double()
     ridge = RIDGE * gram.diagonal().mean()
     w = torch.full_like(across, 1 / len(across))
-    # number of multiplicative updates; more change shares by less than a percent
+    # further updates would change shares by less than a percent
     for _ in range(300):
         w = w * across / (gram @ w + ridge * w).clamp_min(torch.finfo(w.dtype).tiny)
         w = w / w.sum()
@@ -81,7 +81,7 @@ def matching_weights(gram: Tensor, across: Tensor) -> Tensor:
 
 def _wide_kernels(distance: Distance) -> Distance:
     pixels, *others = distance.views
-    # number of kernels of pixels to fit weights by, the widest first
+    # weights are fitted by the two widest kernels of pixels
     weights = tuple(weight if number < 2 else 0.0 for number, weight in enumerate(pixels.weights))
     silent = [replace(view, gamma=0.0) for view in others]
     return replace(distance, views=(replace(pixels, weights=weights), *silent))

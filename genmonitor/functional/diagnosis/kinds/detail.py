@@ -145,11 +145,11 @@ class Periodic(Kind):
         difference, everywhere = fake.mean(0) - real.mean(0), bool(area.all())
         level = difference if everywhere else _without_trend(difference, area, self.period)
         pattern, remains = _folded(level, area, self.period)
-        # part of the difference that must remain after folding: 1.5 times that of chance in whole images, and half of
-        # it in an area, where a step leaves much
+        # folding must leave 1.5 times the variance that chance leaves in whole images, and half of it in an area, where
+        # a step leaves much
         if remains < (1.5 * self.period**2 / float(area.sum()) if everywhere else 0.5):
             return None
-        # part of the remainder that half the period must leave for the pattern to have that period
+        # a pattern that half the period explains nearly as well has that period
         if self.period > 2 and _folded(difference, area, self.period // 2)[1] > 0.8 * remains:
             return None
         return Periodic(self.period, pattern / pattern.abs().max())

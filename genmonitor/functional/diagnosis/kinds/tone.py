@@ -77,8 +77,8 @@ class Color(Kind):
             return None
         shifts = (_shift_of_channels(*means) for means in _channel_means(fake, real, area))
         shift, apart = max(shifts, key=lambda x: x[1])
-        # standard errors by which channels must have moved apart for a color
-        if apart <= 3:  # then it is brightness
+        # channels that have moved apart by 3 standard errors or less have changed in brightness alone
+        if apart <= 3:
             return None
         direction = shift / shift.abs().max().clamp_min(torch.finfo(shift.dtype).tiny)
         direction = direction.where(direction.abs() >= 0.25, 0)
@@ -282,9 +282,9 @@ class Posterized(Kind):
 
     def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
         """Skip the kind unless generated images have few levels, since a kernel takes rounding for noise."""
-        # number of images whose values are counted
+        # 64 images show whether there are few values
         of_fake, of_real = (_in_few_levels(x[:64, :, area]) for x in (fake, real))
-        # part of the values covered by the 16 most common ones from which images may be posterized
+        # the 16 most common values make up most of a posterized image
         return self if of_fake >= 0.7 and of_fake > of_real else None
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:

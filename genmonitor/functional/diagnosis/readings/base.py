@@ -59,7 +59,7 @@ class Look:
     def calm(self) -> Tensor:
         """Residual of the calmest pixels, the smallest first [N, K]."""
         around = averaged(self.residual[:, None])[:, 0].flatten(1)
-        # part of the pixels of an image, those with the smallest steps around them, for the grain
+        # the quarter of the pixels with the smallest steps around them shows the grain
         calmest = around.topk(max(1, round(0.25 * around.shape[1])), largest=False).indices
         return self.residual.flatten(1).gather(1, calmest)
 

@@ -160,7 +160,7 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
     """
     p = p_values(fake, real, seed)
     found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
-    # part of the images that must show a difference for a report
+    # a difference is reported if 15 % of the images show it
     found = [x for x in found if x.share >= 0.15 and abs(x.fake - x.real) >= x.reading.visible]
     found = [x for x in found if x.reading.only in ("", "more" if x.fake > x.real else "less")]
     within = torch.cat([_ranks(x) - (len(x) + 1) / 2 for x in (fake, real)])
@@ -171,7 +171,7 @@ def differing(readings: Sequence[Reading], fake: Tensor, real: Tensor, level: fl
         # rank correlation within both sets from which two readings are redundant
         same = [x for x in out if abs(float(alike[index[id(x.reading)], index[id(candidate.reading)]])) >= 0.6]
         family = [x for x in out if x.reading.family == candidate.reading.family]
-        # largest number of reported readings of one family
+        # at most two readings of a family are reported
         if not same and len(family) < 2:
             out.append(candidate)
     return out[:3]

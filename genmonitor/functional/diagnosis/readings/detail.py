@@ -22,7 +22,7 @@ class FlatPixels(_Detail):
     resembles = ("blurred", "noisy")
 
     def of(self, look: Look) -> Tensor:
-        # step to both neighbors below which a pixel is flat: five of 255, which is invisible
+        # a step below five of 255 is invisible
         return (look.steepness < 0.02).float().mean((1, 2))
 
 
@@ -85,7 +85,7 @@ class Specks(_Detail):
         inner = x[:, 1:-1, 1:-1]
         beside = torch.stack([x[:, :-2, 1:-1], x[:, 2:, 1:-1], x[:, 1:-1, :-2], x[:, 1:-1, 2:]])
         outside = (inner - beside.amax(0)).clamp_min(0) + (beside.amin(0) - inner).clamp_min(0)
-        # smallest difference of a speck from the median of its neighbors, as a part of the range
+        # a speck is a quarter of the range beyond its neighbors
         return (outside > 0.25).float().mean((1, 2))
 
 
