@@ -57,7 +57,7 @@ def test_sweep_knows_the_last_evaluation_of_a_gan(tmp_path):
     def watched():
         monitor, said = quiet(), []
         compute = monitor.evaluator.compute
-        monitor.evaluator.compute = lambda comm: said.append(monitor.evaluator.diagnoses.is_last) or compute(comm)
+        monitor.evaluator.compute = lambda comm: said.append(monitor.evaluator.is_last) or compute(comm)
         return monitor, said
 
     settings = {"max_epochs": -1, "max_steps": 18}

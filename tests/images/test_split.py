@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import random
-import time
 import tracemalloc
 
 import pytest
@@ -190,16 +189,14 @@ class Millions:
 
 
 @pytest.mark.parametrize("validated", [True, False])
-def test_split_of_millions_of_images_is_quick_and_small(validated):
+def test_split_of_millions_of_images_is_small(validated):
     data = {"training": Millions(), "validation": Millions() if validated else None}
     tracemalloc.start()
     try:
-        start = time.perf_counter()
         found = split_reference(ImageSet.of_training(**data), 1000, 1200, None, seed=0)
-        seconds, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert seconds < 2
     assert peak < 200 * 2**20
     assert len(found.regions.indices) == 1000
     assert len(set(found.comparison.indices)) == 1200
