@@ -158,6 +158,9 @@ def after_the_demo(tmp_path_factory):
             place = folder / name / (f"class_{number % 2}" if name.endswith("classes") else "")
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray((255 * image[0]).byte().numpy()).save(place / f"{number:03}.png")
+    shutil.copytree(folder / "real_images", folder / "real")
+    for name in ("prepared", "reconstructed", "saved", "a", "b"):
+        shutil.copytree(folder / "generated_images", folder / name)
     prompts = [f"the digit {number % 10}" for number in range(50)]
     (folder / "prompts.txt").write_text("\n".join(prompts))
     rows = [f"{number:03}.png,{prompt}" for number, prompt in enumerate(prompts)]
