@@ -175,6 +175,11 @@ def _format(args: Namespace, result: dict[str, Any], text: str) -> str:
     lines = printable(text).split("\n")[: 1 if args.quiet and not whole else None]
     if whole:
         return "\n".join(lines)
-    wrapper = TextWrapper(terminal_width(), break_long_words=False, break_on_hyphens=False)  # paths stay whole
-    together = [TOGETHER.sub(NO_BREAK, line) if len(line) > wrapper.width else line for line in lines]
-    return "\n".join(wrapper.fill(x) if len(x) > wrapper.width else x for x in together).replace(NO_BREAK, " ")
+    width = terminal_width()
+    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+
+    def wrapped(line: str) -> str:
+        has_path = max(map(len, line.split()), default=0) > width / 2  # which is copied or searched for as a line
+        return line if len(line) <= width or has_path else wrapper.fill(TOGETHER.sub(NO_BREAK, line))
+
+    return "\n".join(map(wrapped, lines)).replace(NO_BREAK, " ")

@@ -141,7 +141,7 @@ def test_end_of_fit_prints_the_largest_contributor_first(planted):
     )
     assert {row.split()[0]: int(row.split()[1]) for row in rows} == sizes
     assert re.search(
-        r"cluster_3 +32 +0\.9\d+ +[\d.]+ × +99 %  upper right +differs \(p = 0\.001\), worse than at its best", rows[0]
+        r"cluster_3 +32 +0\.9\d+ +[\d.]+ × +99 %  upper right +differs \(p = 0\.001\), worse than at its", rows[0]
     )
 
 

@@ -102,9 +102,7 @@ def test_steps_of_two_optimizers_are_counted(tmp_path, monkeypatch):
 
     monitor, said = plain(), []
     compute = monitor.evaluator.compute
-    monkeypatch.setattr(
-        monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.is_last) or compute(x)
-    )
+    monkeypatch.setattr(monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.is_last) or compute(x))
     fit(tmp_path, monitor, module=TwoSteps(), max_epochs=-1, max_steps=18)
     assert said == [False, False, True]
 

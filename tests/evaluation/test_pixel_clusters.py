@@ -19,6 +19,7 @@ from genmonitor.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.regions.evaluation import RegionEvaluation
+from genmonitor.evaluation.regions.search import RegionFinder
 from genmonitor.findings.finding import CLAIM
 from genmonitor.images.image_set import ImageSet, fingerprint
 
@@ -422,11 +423,11 @@ def test_small_images_are_compared_on_one_thread(monkeypatch):
         monkeypatch.setattr(owner, name, lambda *x: used.append((name, torch.get_num_threads())) or method(*x))
 
     torch.set_num_threads(2)
-    watch(evaluator, "_find")
+    watch(RegionFinder, "find")
     fit(evaluator, REAL, GOOD)
     watch(evaluator.fitted.metrics, "compute")
     evaluate(evaluator, GOOD, [])
-    assert used == [("_find", 1), ("compute", 1)]
+    assert used == [("find", 1), ("compute", 1)]
     assert torch.get_num_threads() == 2
 
 

@@ -60,7 +60,7 @@ def test_refused(wrong):
         (ValueSpec("x", unit="×"), 0.43, "0.4 ×"),
         (ValueSpec("x", unit="×", better="low"), 0.43, "1 × (chance)"),
         (ValueSpec("x", unit="s"), 1.25, "1.25 s"),
-        (ValueSpec("x"), 1234.5, "1.23e+03"),
+        (ValueSpec("x"), 1234.5, "1234"),
     ],
 )
 def test_format(spec, value, text):
