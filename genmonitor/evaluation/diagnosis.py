@@ -207,7 +207,8 @@ def diagnose(
     given = fake, real
     if not aligned:
         fake, real = (_patches(x, seed + side) for side, x in enumerate(given))
-    real = real[own_draws(*given)]
+    own = own_draws(*given).nonzero()[:, 0]
+    real = real[own]
     models, left_out = _models(fault_models, pixels, "" if aligned else "×".join(map(str, real.shape[2:])))
     failed: list[str] = []
     images = Images.of(fake, real, seed, _readings(readings, real, aligned, failed, skip_failing) if pixels else ())
@@ -221,8 +222,9 @@ def diagnose(
         findings = _with_others(findings, singles, whole)
     if not skip_failing:
         left_out += tuple(as_sentence(note) for note in repeat_notes("real images", signatures_of(given[1])))
-    measured = tuple(findings), areas, drawn, real.mean(0).cpu(), {}, *_extremes(images, areas)
-    found = Diagnosis(*measured, left_out, tuple(failed), singles)
+    rare, frequent = (tuple(own[list(some)].tolist()) for some in _extremes(images, areas))
+    average = real.mean(0).cpu()
+    found = Diagnosis(tuple(findings), areas, drawn, average, {}, rare, frequent, left_out, tuple(failed), singles)
     found = found if found.p <= CLAIM else found.without_claims()
     examples = _examples(fake, real, images, found.findings[0], areas)
     if singles is not None and singles.copies:

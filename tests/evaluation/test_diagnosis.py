@@ -100,8 +100,10 @@ def test_two_faults_are_both_named() -> None:
     assert sum(kind.share for kind in kinds) > 0.8
 
 
-def test_a_class_that_is_missing_is_modes() -> None:
+@pytest.mark.parametrize("copies", [0, 40])
+def test_a_class_that_is_missing_is_modes(copies: int) -> None:
     fake, real = disks(4 * N, 1), disks(N, 2)
+    real = torch.cat([real[:copies], real])  # what is named are places among the given images
     left = real[..., :8].mean((1, 2, 3)) > real[..., 8:].mean((1, 2, 3))
     fake = fake[fake[..., :8].mean((1, 2, 3)) < fake[..., 8:].mean((1, 2, 3))][:N]
     found = diagnose(fake=fake, real=real, area=WHOLE)
