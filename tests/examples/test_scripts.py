@@ -17,7 +17,7 @@ SCRIPTS = {
         "version_0/genmonitor/cms_diagnosis_epoch_0001_step_61.png",
     ),
     "conditional_dcgan.py --epochs 3 --n-samples 60 --collapse 3 --collapse-from 2 --out OUT": (
-        r"modes in 60 images \(real images: 15\.2\)",
+        r"modes, real images 15\.2\n",
         "version_0/genmonitor/diversity_modes_epoch_0002_step_29.png",
     ),
     "fid_beside_cms.py --epochs 2 --n-samples 60 --out OUT": (r"% of the held-out", "version_0/fid-beside-cms.png"),
