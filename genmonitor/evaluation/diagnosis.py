@@ -57,6 +57,8 @@ class Diagnosis:
         left_out: Fault models that were not tried, with the reason.
         failures: Fault models that failed, in sentences.
         singles: Copies, strange samples, and real images unlike every sample; None if an area or regions were given.
+        p: P-value of the findings, adjusted for all searches; faults are judged on images not used for fitting. A fault
+            is claimed only if it is 0.02 or less.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -73,27 +75,12 @@ class Diagnosis:
     left_out: tuple[str, ...]
     failures: tuple[str, ...]
     singles: SingleSamples | None = None
+    p: float = 1.0
 
     @property
     def proportions(self) -> float:
         """Share of the whole image's distance due to correct images in wrong proportions; the rest is realism."""
         return max((found.proportions for found in self.areas.values() if bool(found.mask.all())), default=0.0)
-
-    @property
-    def p(self) -> float:
-        """P-value of the findings, adjusted for all searches; faults are judged on images not used for fitting.
-
-        Places are one half of it; single samples, if searched, are the other half.
-        """
-        found = [x.p for x in self.areas.values()]
-        # of the map and of the whole image, or of each area given
-        places = len(found) * min(found) if self.map is None else 2 * min(*found, float(self.map["p"]))
-        if self.singles is None:
-            return min(1.0, places)
-        copied = [x for x in self.findings if x.kinds[:1] and x.kinds[0].name == Copies.name]
-        beside = [x for x in self.findings if x.fine is False and x.area.name not in self.areas] + copied
-        # tests besides those of places: copies, near twins, strange samples, real images unlike every sample
-        return min(1.0, 2 * min([places, *(4 * x.p for x in beside if x.p is not None)]))
 
     def of_image(self) -> dict[str, float]:
         """Return the numbers of the whole image that have curves; none if only other areas were diagnosed."""
@@ -223,8 +210,9 @@ def diagnose(
     if not skip_failing:
         left_out += tuple(as_sentence(note) for note in repeat_notes("real images", signatures_of(given[1])))
     rare, frequent = (tuple(own[list(some)].tolist()) for some in _extremes(images, areas))
-    average = real.mean(0).cpu()
-    found = Diagnosis(tuple(findings), areas, drawn, average, {}, rare, frequent, left_out, tuple(failed), singles)
+    p = _p_of_all(findings, areas, drawn, single=singles is not None)
+    notes = left_out, tuple(failed)
+    found = Diagnosis(tuple(findings), areas, drawn, real.mean(0).cpu(), {}, rare, frequent, *notes, singles, p)
     found = found if found.p <= CLAIM else found.without_claims()
     examples = _examples(fake, real, images, found.findings[0], areas)
     if singles is not None and singles.copies:
@@ -258,6 +246,21 @@ def _checked(
     if placed and not aligned:
         raise ValueError("Expected no `area` or `partition` with aligned=False, which has no places. Leave it out.")
     return fake, real, pixels
+
+
+def _p_of_all(
+    findings: Sequence[Finding], areas: Mapping[str, AreaDiagnosis], drawn: Mapping[str, Tensor] | None, single: bool
+) -> float:
+    """Return the p-value of findings: places are one half of it; single samples, if searched, are the other half."""
+    found = [x.p for x in areas.values()]
+    # of the map and of the whole image, or of each area given
+    places = len(found) * min(found) if drawn is None else 2 * min(*found, float(drawn["p"]))
+    if not single:
+        return min(1.0, places)
+    copied = [x for x in findings if x.kinds[:1] and x.kinds[0].name == Copies.name]
+    beside = [x for x in findings if x.fine is False and x.area.name not in areas] + copied
+    # tests besides those of places: copies, near twins, strange samples, real images unlike every sample
+    return min(1.0, 2 * min([places, *(4 * x.p for x in beside if x.p is not None)]))
 
 
 def _with_others(findings: list[Finding], singles: SingleSamples, whole: Tensor) -> list[Finding]:

@@ -210,10 +210,7 @@ def test_figures_are_drawn_when_a_diagnosis_is_due(images):
 def test_what_may_be_chance_is_said_only_where_a_region_differs(monkeypatch, images, said):
     """Map, image and regions are tests of their own, each of which errs in one evaluation of twenty."""
     found = diagnose(fake=DARK, real=REAL[:120], fault_models=[FADED])
-    areas = {name: replace(area, p=0.03) for name, area in found.areas.items()}
-    of_map = found.map | {"p": torch.tensor(0.03)}
-    findings = tuple(replace(x, p=0.03) for x in found.findings)
-    doubtful = replace(found, findings=findings, areas=areas, map=of_map)
+    doubtful = replace(found, findings=tuple(replace(x, p=0.03) for x in found.findings), p=0.12)
     assert doubtful.findings[0].fine is False
     monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.diagnose", lambda *args, **options: doubtful)
     evaluator, history = fitted(fault_models=[FADED]), []

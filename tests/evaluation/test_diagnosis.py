@@ -170,6 +170,17 @@ def test_what_no_fault_explains_is_not_said_of_images_that_come_over_and_over() 
     assert all(x.detail for x in others if not x.kinds)
 
 
+def test_a_diagnosis_without_claims_has_the_p_value_that_it_says() -> None:
+    images = torch.rand(480, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    train, real, fake = images[:120], images[120:360], images[360:].clone()
+    fake[:40] = train[:40]
+    found = diagnose(fake=fake, real=real, train=train)
+    without = found.without_claims()
+    assert without.p == found.p < 1e-4
+    assert not any(x.fine is False for x in without.findings)
+    assert without.findings[0].p == without.p
+
+
 def test_images_that_are_copied_often_are_named_once() -> None:
     train = disks(N, 3)
     fake = torch.cat([disks(N - 60, 1), train[:20].repeat_interleave(3, 0)])
