@@ -321,4 +321,5 @@ def _signatures(images: ImageSet, comm: Collective, progress: Progress) -> Tenso
     with comm.all_ranks_or_none(), images.reading():
         for some in images.batches(comm.rank_indices(len(images)), progress=progress):
             out.append(signatures_of(some))
-    return comm.gather_rows(torch.cat(out) if out else torch.empty(0, 18, dtype=torch.float64))
+    own = torch.cat(out) if out else torch.empty(0, 18, dtype=torch.float64)
+    return torch.cat(comm.gather(own))  # as objects, since a group may send tensors of GPUs alone
