@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sized
+from functools import cache
 from typing import TypeVar, get_args, get_type_hints
 
 import torch
@@ -303,14 +304,24 @@ def check_fields(thing: _T) -> _T:
         ...
         TypeError: Expected `name` of Area to be str, but got ['left'].
     """
-    for name, kind in get_type_hints(type(thing)).items():
-        allowed = get_args(kind) or (kind,)
+    for name, allowed in _plain_fields(type(thing)).items():
         value = getattr(thing, name)
-        plain = not {str, bool, float, type(None)}.isdisjoint(allowed) and all(isinstance(x, type) for x in allowed)
-        if plain and not isinstance(value, (*allowed, int) if float in allowed else allowed):
+        if not isinstance(value, (*allowed, int) if float in allowed else allowed):
             expected = " or ".join(x.__name__ for x in allowed)
             raise TypeError(f"Expected `{name}` of {type(thing).__name__} to be {expected}, but got {value!r:.60}.")
     return thing
+
+
+@cache  # slow to read, and asked for each finding of a run
+def _plain_fields(kind: type) -> dict[str, tuple[type, ...]]:
+    """Return the allowed types of the fields of a dataclass that are texts, flags or numbers."""
+    allowed = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
+    plain = {str, bool, float, type(None)}
+    return {
+        name: types
+        for name, types in allowed.items()
+        if not plain.isdisjoint(types) and all(isinstance(x, type) for x in types)
+    }
 
 
 def check_callable(name: str, value: object, what: str) -> None:

@@ -80,10 +80,9 @@ def diagnosis_figure(
         _draw_map(figure, bottom + body - _MAP, average, to_array(sizes), to_array(p_values), areas)
     top = bottom + body
     for name, (canvas, corners) in pasted.items():
-        ax = add_axes(figure, left, top - row_height, canvas.shape[1], canvas.shape[0])
+        ax = add_axes(figure, left, top - row_height, canvas.shape[1], canvas.shape[0], bare=True)
         ax.imshow(canvas, interpolation="nearest")
-        ax.set_axis_off()
-        ax.set_title(printable(name, max(8, wide // 8)), loc="left", fontsize=10, color=INK, pad=3)
+        ax.set_title(printable(name, max(8, wide // 8)), y=1.0, loc="left", fontsize=10, color=INK, pad=3)
         if areas:
             _outline(ax, to_array(areas[0]).astype(int), corners, rows[name].shape[1])
         top -= row_height
@@ -138,8 +137,8 @@ def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], s
     if mask.all():
         return
     segments = (boundaries(mask, border=True) + 0.5) * (size / len(mask)) - 0.5
-    for corner in corners:
-        add_outline(ax, segments + np.array(corner), _MARK, 1.2, "white")
+    on_tiles = np.concatenate([segments + np.array(corner) for corner in corners])
+    add_outline(ax, on_tiles, _MARK, 1.2, "white")
 
 
 def parts_of(shares: Mapping[str, float]) -> dict[str, float]:

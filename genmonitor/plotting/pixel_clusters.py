@@ -85,9 +85,8 @@ def side_by_side(
     heading = (printable(title, int(room / 10.2)), printable(note, int(room / 8)))
     figure = new_figure(full, height + head + margin, *heading)
     for name, canvas in pasted.items():
-        ax = add_axes(figure, left, margin + height - canvas.shape[0], canvas.shape[1], canvas.shape[0])
+        ax = add_axes(figure, left, margin + height - canvas.shape[0], canvas.shape[1], canvas.shape[0], bare=True)
         ax.imshow(canvas, interpolation="nearest")
-        ax.set_axis_off()
-        ax.set_title(printable(name, int(width / 8)), loc="left", fontsize=11, color=INK)
+        ax.set_title(printable(name, int(width / 8)), y=1.0, loc="left", fontsize=11, color=INK)
         left += width + between
     return figure

@@ -116,10 +116,16 @@ def is_generator(thing: Any) -> bool:
 
 
 def _kind(thing: Any) -> type | None:
-    if isinstance(thing, random.SystemRandom):  # has no state
+    of: Any = type(thing)  # mypy takes no class for hashable
+    return _kind_of(of)
+
+
+@lru_cache(maxsize=1000)  # torch's classes are slow to ask, and thousands of objects are
+def _kind_of(of: type) -> type | None:
+    if issubclass(of, random.SystemRandom):  # has no state
         return None
     kinds = (torch.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
-    return next((kind for kind in kinds if isinstance(thing, kind)), None)
+    return next((kind for kind in kinds if issubclass(of, kind)), None)
 
 
 def parts_of(thing: Any, most: int) -> list[Any]:
