@@ -62,7 +62,7 @@ test-numerics: .venv/for-development
 # what changes seldom and takes long: scripts of papers and benchmarks, hundreds of evaluations, products of settings
 # of which CI has the pairs, sums on several threads
 # (a thread that waits for another sleeps: tests at once share the cores, and waiting busily takes several times as long)
-nightly: .venv/for-development
+nightly: .venv/for-development test-numerics
 	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 GENMONITOR_TEST_THREADS=2 OMP_WAIT_POLICY=PASSIVE \
 		$(BIN)/python $(NUMERICS)
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m nightly

@@ -86,6 +86,7 @@ def test_sizes_do_not_saturate():
     assert peaks[-1] > 10 * math.sqrt(20)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_level_by_simulation():
     """400 evaluations without a difference: 20 rejections expected, standard deviation 4.4, three of them allowed."""

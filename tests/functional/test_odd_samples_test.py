@@ -76,6 +76,7 @@ def test_many_odd_ones_are_more_than_chance():
     assert float(found.share) == pytest.approx(0.075, abs=0.03)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_level():
     """p <= 0.05 in no more than 5 % of 300 null runs, three standard errors allowed."""

@@ -99,6 +99,7 @@ def test_splits_are_drawn_uniformly():
     assert abs(counts - 500).max() < 88
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), [(30, 30), (100, 140)])
 def test_level_at_each_seed_where_one_direction_decides(n, m):

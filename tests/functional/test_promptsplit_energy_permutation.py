@@ -107,6 +107,7 @@ def test_the_prompts_that_differ_and_only_these_have_a_small_p_value():
     assert [prompt for prompt, p in found.items() if p <= 0.05] == [1, 3]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_one_level_holds_for_all_prompts():
     false = sum(min(disagreement_p_values(*prompted(seed=seed))[1].values()) <= 0.05 for seed in range(100))

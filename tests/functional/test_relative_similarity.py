@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from _helpers import references as ref
-from _helpers.slow import slow_but
 from scipy.stats import norm
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
@@ -141,7 +140,10 @@ def draw(case: str, generator: torch.Generator, n: int = 40) -> list[torch.Tenso
     return [fake, other, real] if "other ways" in case else [x.clamp_min(0) for x in (fake, other, real)]
 
 
-@pytest.mark.parametrize("case", slow_but(NULLS, "equal"))
+LEVELS = [pytest.param(x, marks=[] if x == "equal" else [pytest.mark.slow, pytest.mark.nightly]) for x in NULLS]
+
+
+@pytest.mark.parametrize("case", LEVELS)
 def test_level(case):
     """At 5 % (6 % allowed) 200 draws give at most 12 ± 3.4: 24 or more have a chance of 1 in 1000."""
     generator = torch.Generator().manual_seed(0)

@@ -83,6 +83,7 @@ def photographs() -> torch.Tensor:
     return patches[torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:600], None]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_level_by_simulation():
     """400 evaluations without a difference: 20 rejections expected, standard deviation 4.4, three of them allowed."""

@@ -46,6 +46,7 @@ def test_order_of_samples_makes_no_difference():
     assert found == two_sample_test_by_class(fake, real, labels, labels)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_level_of_all_classes_together():
     """Some class of 6 is named in 5 % of 150 null runs, to within three standard errors."""
