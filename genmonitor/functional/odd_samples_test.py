@@ -208,11 +208,10 @@ def _realism(x: Tensor, real: Tensor, windows: Tensor) -> Tensor:
 
 def _distances(x: Tensor, y: Tensor, windows: Tensor) -> Tensor:
     """Return the squared distances of images in each window [W, N, M], the sums of those in the parts of windows."""
-    out = x.new_zeros(len(windows), len(x), len(y))
     parts, part_of = windows.flatten(1).unique(dim=1, return_inverse=True)
-    for part, within in enumerate(parts.T):
+    of_parts = []
+    for part in range(parts.shape[1]):
         here = (part_of == part).to(x.device)
-        distances = squared_distances(x.flatten(2)[:, :, here].flatten(1), y.flatten(2)[:, :, here].flatten(1))
-        for window in within.nonzero():
-            out[window] += distances
-    return out
+        some, others = (images.flatten(2)[:, :, here].flatten(1) for images in (x, y))
+        of_parts.append(squared_distances(some, others).flatten())
+    return (parts.to(x) @ torch.stack(of_parts)).view(len(windows), len(x), len(y))
