@@ -26,6 +26,7 @@ from genmonitor.functional.diagnosis.missing import missing_kinds
 from genmonitor.functional.diagnosis.place_search import located
 from genmonitor.functional.discrepancy_map import discrepancy_map, significant_areas
 from genmonitor.functional.permutation import LEVEL, RARE
+from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
 
 UNEXPLAINED = "no simple fault"
@@ -39,6 +40,7 @@ NamedMask = tuple[str, Tensor, str | None]
 """Name, mask [H, W] and region of an area."""
 
 
+@full_precision()  # once for hundreds of products
 def diagnose_areas(
     images: Images,
     drawn: Mapping[str, Tensor] | None,

@@ -40,9 +40,13 @@ def full_precision() -> Iterator[None]:
     """
     backends = _backends()
     before = [backend.fp32_precision for backend in backends] or [torch.get_float32_matmul_precision()]
+    full = ["ieee"] * len(backends) or ["highest"]
+    if before == full and not any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):  # in another such block
+        yield
+        return
     with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         try:
-            _set_float32_precision(["ieee"] * len(backends) or ["highest"])
+            _set_float32_precision(full)
             yield
         finally:
             _set_float32_precision(before)
