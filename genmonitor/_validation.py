@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sized
 from functools import cache
-from typing import TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -304,11 +304,12 @@ def check_fields(thing: _T) -> _T:
         ...
         TypeError: Expected `name` of Area to be str, but got ['left'].
     """
-    for name, allowed in _plain_fields(type(thing)).items():
+    kind: Any = type(thing)  # mypy takes no class for hashable
+    for name, allowed in _plain_fields(kind).items():
         value = getattr(thing, name)
         if not isinstance(value, (*allowed, int) if float in allowed else allowed):
             expected = " or ".join(x.__name__ for x in allowed)
-            raise TypeError(f"Expected `{name}` of {type(thing).__name__} to be {expected}, but got {value!r:.60}.")
+            raise TypeError(f"Expected `{name}` of {kind.__name__} to be {expected}, but got {value!r:.60}.")
     return thing
 
 
