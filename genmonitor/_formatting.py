@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 Band = tuple[float, float, float]
 """Lower end, median and upper end of a baseline."""
 LEAST_P = 1e-4
 """Smallest p-value that is shown as a number: nobody needs to tell smaller ones apart."""
-LARGEST = 1e9
-"""Size from which numbers are written with an exponent."""
+LEAST, LARGEST = 1e-9, 1e9
+"""Sizes below and from which numbers are written with an exponent."""
 RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 
@@ -33,11 +34,14 @@ def significant(value: float, digits: int = 2) -> str:
     """Format a number with significant digits, and whole if more stand before its point.
 
     Example:
-        >>> [significant(x) for x in (134.2, 99.7, 12.0, 0.031, -0.5)], significant(1234.5, 3)
-        (['134', '100', '12', '0.031', '-0.5'], '1234')
+        >>> [significant(x) for x in (134.2, 99.7, 12.0, 0.000031, -0.5)], significant(1234.5, 3)
+        (['134', '100', '12', '0.000031', '-0.5'], '1234')
     """
     rounded = f"{value:.{digits}g}"
-    return f"{value:.0f}" if 10**digits <= abs(float(rounded)) < LARGEST else rounded
+    size = abs(float(rounded))
+    if 10**digits <= size < LARGEST:
+        return f"{value:.0f}"
+    return f"{Decimal(rounded):f}" if LEAST <= size < 1 else rounded
 
 
 def format_p(p: float) -> str:
@@ -105,4 +109,4 @@ def short(value: Any) -> str:
         ('0.123457', '3', '[2, 3]')
     """
     shape = list(getattr(value, "shape", ()))
-    return str(shape) if math.prod(shape) != 1 else f"{float(value):.6g}"
+    return str(shape) if math.prod(shape) != 1 else significant(float(value), 6)

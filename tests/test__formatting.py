@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor._formatting import as_sentence, format_cms, format_p, format_ratio
+from genmonitor._formatting import as_sentence, format_cms, format_p, format_ratio, significant
 
 
 def test_format_cms_shows_two_digits_of_the_distance_to_one():
@@ -20,3 +20,15 @@ def test_format_ratio_has_two_digits():
 @pytest.mark.parametrize(("p", "expected"), [(0.005, "p = 0.005"), (1.0, "p = 1"), (1e-20, "p < 0.0001")])
 def test_format_p(p, expected):
     assert format_p(p) == expected
+
+
+NUMBERS = {0.0: "0", 3.21e-8: "0.000000032", -2.5e-5: "-0.000025", 0.031: "0.031", 12.34: "12", 99.96: "100", 1.2e5: "120000"}
+
+
+@pytest.mark.parametrize(("value", "expected"), NUMBERS.items())
+def test_sizes_are_ordinary_numbers(value, expected):
+    assert significant(value) == expected
+
+
+def test_sizes_out_of_all_proportion_have_an_exponent():
+    assert (significant(1.5e-12), significant(3e30)) == ("1.5e-12", "3e+30")

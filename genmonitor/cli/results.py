@@ -195,7 +195,7 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     tables = {f"ranked {name}": as_table(rows) for name, rows in found.rows.items() if rows}
     folder.write_artifacts(found.evaluator.write_artifacts)
     evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
-    evaluated |= {"title": found.title, "split": f"{found.split}.", **manifest}
+    evaluated |= {"best_key": found.evaluator.best_key, "title": found.title, "split": f"{found.split}.", **manifest}
     folder.write_run(
         prefix,
         fixed=evaluated,

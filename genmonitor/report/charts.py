@@ -30,7 +30,7 @@ def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
     keys = _keys(run.records)
     declared = [spec for key, spec in run.values.items() if key in keys]
     grouped = grouped_by_chart([*declared, *(ValueSpec(key) for key in keys if key not in run.values)])
-    charts = sorted(grouped.items(), key=lambda x: run.best_key not in {spec.key for spec in x[1]})
+    charts = sorted(grouped.items(), key=lambda x: run.fixed.get("best_key") not in {spec.key for spec in x[1]})
     alerts = [note for note in run.notes if note.alert is not None]
     return [
         _chart(run, title, specs, alerts if number == 0 else [])
@@ -53,13 +53,19 @@ def _chart(run: MonitorRun, title: str, specs: Sequence[ValueSpec], alerts: Sequ
         "note": specs[0].about if len({spec.about for spec in specs}) == 1 else "",
         "kind": "stack" if scale == "share" else "lines",
         "scale": {"p": "log", "share": "linear"}.get(scale, scale),
-        "rule": LEVEL if scale == "p" else None,
+        "rule": _rule(scale, specs[0]),
         "by": "" if run.compared else by,
         "x": x,
         "steps": [record.get("step") for record in run.records],
         "alerts": [{"x": x, "text": text} for x, text in marks if x is not None],
         "series": _all_series(run, specs),
     }
+
+
+def _rule(scale: str, spec: ValueSpec) -> float | None:
+    """Return the value that is drawn across a chart: the level of a test, or the multiple of what is as good as real."""
+    multiple = 1.0 if spec.unit == "×" and spec.better else None
+    return LEVEL if scale == "p" else multiple
 
 
 def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:

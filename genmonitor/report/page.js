@@ -21,7 +21,8 @@ function shown(value) {
   if (value === null) return "–";
   if (Number.isInteger(value)) return String(value);
   const size = Math.abs(value);
-  return size >= 1e5 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(5)));
+  if (size < 1e-9 || size >= 1e9) return value.toExponential(2);
+  return value.toLocaleString("en", { maximumSignificantDigits: Math.max(5, Math.ceil(Math.log10(size))), useGrouping: false });
 }
 
 // two digits of the distance to 1, as format_cms writes them

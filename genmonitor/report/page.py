@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from genmonitor._formatting import significant
 from genmonitor._io import write_text
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.report.answers import answers_of, best_of, end_of, title_of
@@ -97,7 +98,7 @@ def _moments(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _shown(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    return significant(value, 5) if isinstance(value, float) else str(value)
 
 
 def section(run: MonitorRun, pictures: Pictures, folder: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from _helpers.runs import (
 from matplotlib.figure import Figure
 from PIL import Image
 
-from genmonitor._formatting import format_cms
+from genmonitor._formatting import format_cms, significant
 from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.values import ValueSpec
 from genmonitor.report import write_report
@@ -89,6 +89,11 @@ def test_chart_shows_the_values_under_the_pointer(opened):
         "cluster 1": "0.9000",
         "cluster 2": format_cms(record(number)["cluster_2"]),  # the page and the command line write alike
     }
+
+
+def test_page_writes_sizes_as_the_terminal_does(opened):
+    sizes = [0.0, 3.21e-8, -2.5e-5, 0.03125, 12.345678, 123456.7]
+    assert opened.execute_script("return arguments[0].map(shown)", sizes) == [significant(x, 5) for x in sizes]
 
 
 def test_chart_takes_arrow_keys(opened):

@@ -17,6 +17,7 @@ from _helpers.runs import (
     write_notes,
 )
 
+from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.findings.finding import Area, FaultKind, Finding
 from genmonitor.findings.values import ValueSpec
 from genmonitor.functional.diagnosis.kinds import KINDS
@@ -249,12 +250,15 @@ def test_page_of_a_manifest_with_little_in_it_is_written(tmp_path):
 def test_page_of_a_comparison_names_both_sets(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     values = {name: value for name, value in record(1).items() if name not in ("epoch", "step", "images_seen")}
-    write_evaluation(folder, 1, evaluation=values, **COMPARED, n_samples=500)
+    ratios = {"error_ratio_image": 2.0, "error_ratio_1": 1.0, "error_ratio_2": 3.0}
+    write_evaluation(folder, 1, evaluation=values | ratios, **COMPARED, n_samples=500, best_key="error_ratio_image")
+    changed(folder, declared=[spec.to_dict() for spec in RegionValues(["cluster_1", "cluster_2", "constant"]).specs])
     text = " ".join(write_report(folder).read_text().split())
     assert '<h2 id="cms-title">samples/ compared with real.npy</h2>' in text
-    assert "500 images of each. A bar is the baseline: what real images score" in text
+    assert "500 images of each. Point at a region, its number in the chart" in text
     (section,) = drawn(folder)
-    assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS by region", "")]
+    (chart,) = section["charts"]  # of what "most in" goes by
+    assert (chart["title"], chart["by"], chart["rule"]) == ("Error ratio", "", 1.0)
 
 
 @pytest.mark.parametrize("stability", [{}, {"overall": 0.9, "cluster_1": 0.875}])

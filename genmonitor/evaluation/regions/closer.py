@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from genmonitor._formatting import format_p
+from genmonitor._formatting import format_p, significant
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.findings.finding import Area, Finding, differs, tested
 from genmonitor.findings.tables import Table
@@ -87,7 +87,7 @@ def closer_table(
         test, side = differences[region], closer_set(differences[region])
         against = [tested(of[key[region]]) for of in values]
         # float32 tells no smaller differences from 0
-        by = [f"{round(test['difference'], 7) + 0.0:.3g}", f"{test['standard_error']:.2g}"]
+        by = [significant(round(test["difference"], 7) + 0.0, 3), significant(test["standard_error"])]
         by.append(_p(test).removeprefix("p = ").removeprefix("p "))
         rows.append([region, sizes[region], *against, *by, "neither" if side is None else names[side]])
     difference = f"squared maximum mean discrepancy of {names[1]} less that of {names[0]}"
