@@ -15,7 +15,15 @@ copyright = author
 release = version = installed_version("genmonitor")
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"]
-extensions += ["mathml", "reference_lists", "site_links", "gallery", "api_pages", "value_table"]  # of docs/_ext
+extensions += [
+    "mathml",
+    "accessible",
+    "reference_lists",
+    "site_links",
+    "gallery",
+    "api_pages",
+    "value_table",
+]  # of docs/_ext
 exclude_patterns = ["pictures/*.md"]  # a table that a page includes
 suppress_warnings = ["myst.header"]  # the tables of benchmarks/ begin at the level that suits them
 

@@ -22,7 +22,15 @@ def test_format_p(p, expected):
     assert format_p(p) == expected
 
 
-NUMBERS = {0.0: "0", 3.21e-8: "0.000000032", -2.5e-5: "-0.000025", 0.031: "0.031", 12.34: "12", 99.96: "100", 1.2e5: "120000"}
+NUMBERS = {
+    0.0: "0",
+    3.21e-8: "0.000000032",
+    -2.5e-5: "-0.000025",
+    0.031: "0.031",
+    12.34: "12",
+    99.96: "100",
+    1.2e5: "120000",
+}
 
 
 @pytest.mark.parametrize(("value", "expected"), NUMBERS.items())

@@ -175,7 +175,9 @@ class Monitor:
         """Return the report for a notebook, as in a browser; the last values if there is no report."""
         page = self.publisher.page
         if page is None:  # before an evaluation, loaded from a checkpoint, or a trial run
-            values = [f"{name}: {significant(value, 6)}" for record in self.history[-1:] for name, value in record.items()]
+            values = [
+                f"{name}: {significant(value, 6)}" for record in self.history[-1:] for name, value in record.items()
+            ]
             return text_html("\n".join([repr(self), *values]))
         shown = page_html(page.read_text(encoding="utf-8"), f"{type(self).__name__} {self.prefix}")
         return f"{shown}<p>Report: <code>{html.escape(str(page))}</code></p>"

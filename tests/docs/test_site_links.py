@@ -55,3 +55,24 @@ def test_fonts_from_the_network_are_named(tmp_path):
         "site.css loads https://fonts.example.org/css from the network",
         "site.css loads //fonts.example.org/f.woff2 from the network",
     ]
+
+
+PARTS = {  # what axe-core found on the theme's pages, and what it takes
+    '<p class="caption" role="heading">': 'aria-level="2"',
+    '<aside class="sidebar-drawer">': 'aria-label="All pages"',
+    '<aside class="toc-drawer no-toc">': 'aria-label="On this page"',
+    '<div class="content-icon-container">': 'role="navigation"',
+    '<th class="head"><p></p></th>': "<td></td>",
+    "<pre>": "tabindex",
+    '<div class="table-wrapper docutils">': "tabindex",
+    '<article role="main" id="furo-main-content">\n  <noscript>': "<h1>",
+    '<dl>\n<dd><em class="sig-param">n</em>,</dd>\n</dl>': '<div><em class="sig-param">n</em>,</div>',
+}
+
+
+@pytest.mark.parametrize("written", PARTS)
+def test_pages_are_open_to_keyboards_and_screen_readers(written):
+    from accessible import repaired
+
+    assert PARTS[written] in repaired(written)
+    assert repaired(f"{written}<p>x</p>").endswith("<p>x</p>")
