@@ -41,6 +41,7 @@ class ClassResult:
         n_real: Number of its real images that were compared.
         p: P-value, at one level for all classes; None if there are too few images.
         found: Diagnosis of the class; None if it does not differ, or has too few images.
+        claimed: False if all tests of the evaluation together claim no fault.
     """
 
     label: Any
@@ -48,11 +49,12 @@ class ClassResult:
     n_real: int
     p: float | None
     found: Finding | None = None
+    claimed: bool = True
 
     @property
     def differs(self) -> bool | None:
         """True if it differs by more than chance; None if it was not tested."""
-        return None if self.p is None else differs(self.p)
+        return None if self.p is None else self.claimed and differs(self.p)
 
     @property
     def share(self) -> float:
@@ -230,13 +232,12 @@ def _p(result: ClassResult) -> str:
     return format_p(result.p or 0.0)
 
 
-def with_classes(findings: Sequence[Finding], results: Results, claims: bool = True) -> tuple[Finding, ...]:
+def with_classes(findings: Sequence[Finding], results: Results) -> tuple[Finding, ...]:
     """Add the finding of classes to the findings about all images together.
 
-    It comes first if only some classes are wrong, since a diagnosis of all images together blurs this. That needs the
-    p-value of all tests together to claim a fault (`claims`).
+    It comes first if only some classes are wrong, since a diagnosis of all images together blurs this.
     """
-    at = 0 if claims and {x.differs for x in results} >= {True, False} else 1
+    at = 0 if {x.differs for x in results} >= {True, False} else 1
     return (*findings[:at], class_finding(results), *findings[at:])
 
 

@@ -117,7 +117,7 @@ class Comparison:
         """All findings, the main one before those of each region."""
         found = self.evaluations[0].findings
         if self.classes:
-            return by_class.with_classes(found, self.classes, self.values.get(P, 0.0) <= CLAIM)
+            return by_class.with_classes(found, self.classes)
         if self.differences is None:
             return found
         firsts = [evaluation.findings[0] for evaluation in self.evaluations]
@@ -287,6 +287,8 @@ def compare(
     evaluations = tuple(_evaluate(evaluator, images, device, comm, progress) for images in chosen.values())
     for name, found in zip(chosen, evaluations, strict=True):
         notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
+    if evaluations[0].values.get(P, 0.0) > CLAIM:
+        classes = tuple(replace(x, claimed=False) for x in classes)
     shown, differences = tuple(images.first(SHOWN) for images in chosen.values()), _differences(evaluations, paired)
     of_sets = (tuple(sets), evaluator, evaluations, shown, differences, len(real), evaluator.n_samples)
     return Comparison(*of_sets, (*report.notes, *notes), classes, evaluations[0].copies)

@@ -188,11 +188,11 @@ def differs(p: float) -> bool:
     return p <= LEVEL
 
 
-def tested(p: float) -> str:
+def tested(p: float, differs: bool) -> str:
     """Return the verdict of a test with its p-value.
 
     Example:
-        >>> tested(0.01)
+        >>> tested(0.01, True)
         'differs (p = 0.01)'
     """
-    return f"{'differs' if differs(p) else 'no evidence of a difference'} ({format_p(p)})"
+    return f"{'differs' if differs else 'no evidence of a difference'} ({format_p(p)})"

@@ -185,7 +185,7 @@ def _finding(first: Finding) -> dict[str, Any]:
         "where": WHOLE[-1] if whole else str(first.area),
         "what": ("no difference beyond chance" if first.fine else what) + at,
         "share": f"{percent(explained)} explained" if explained else "",
-        "sure": "not tested" if first.p is None else "yes" if differs(first.p) else "no",
+        "sure": "not tested" if first.p is None else "yes" if differs(first.p) and not first.fine else "no",
         "p": "" if first.p is None else format_p(first.p),
         "next": first.remedy,
         "how": f"{DOCS}/how-to/next-step.md" if first.fine is False and not first.remedy else "",

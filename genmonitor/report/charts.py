@@ -63,7 +63,7 @@ def _chart(run: MonitorRun, title: str, specs: Sequence[ValueSpec], alerts: Sequ
 
 
 def _rule(scale: str, spec: ValueSpec) -> float | None:
-    """Return the value that is drawn across a chart: the level of a test, or the multiple of what is as good as real."""
+    """Return the value to draw across a chart: the level of a test, or 1 for a multiple of what real images have."""
     multiple = 1.0 if spec.unit == "×" and spec.better else None
     return LEVEL if scale == "p" else multiple
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p, significant
-from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.findings.finding import Area, Finding, differs, tested
+from genmonitor.evaluation.regions.values import IMAGE, P, RegionValues
+from genmonitor.findings.finding import CLAIM, Area, Finding, differs, tested
 from genmonitor.findings.tables import Table
 
 Differences = Mapping[str, Mapping[str, float]]
@@ -85,7 +85,7 @@ def closer_table(
     rows, key = [], RegionValues(sizes).p
     for region in sorted(differences, key=lambda name: (name != IMAGE, -sureness(differences[name]))):
         test, side = differences[region], closer_set(differences[region])
-        against = [tested(of[key[region]]) for of in values]
+        against = [tested(of[key[region]], of.get(P, 0.0) <= CLAIM and differs(of[key[region]])) for of in values]
         # float32 tells no smaller differences from 0
         by = [significant(round(test["difference"], 7) + 0.0, 3), significant(test["standard_error"])]
         by.append(_p(test).removeprefix("p = ").removeprefix("p "))

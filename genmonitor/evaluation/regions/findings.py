@@ -131,17 +131,17 @@ class RegionFindings:
         area, key, p = self.area(region), self.values.error_ratio[region], record.get(self.values.p[region])
         if p is None:
             return Finding(f"{area}: not tested.", area, "not tested", key, detail=True)
-        verdict = tested(p)
-        return Finding(f"{area}: {verdict}.", area, verdict, key, not differs(p), p, detail=True)
+        wrong = self._differs(record, region)
+        verdict = tested(p, wrong)
+        return Finding(f"{area}: {verdict}.", area, verdict, key, not wrong, p, detail=True)
 
     def _subject(self, record: Mapping[str, float]) -> str | None:
         """Return the region that differs most, or the image if no region does; None without evidence."""
-        if record.get(P, 0.0) > CLAIM:  # of all tests together
-            return None
         first = self.ranked(record)[0]
         if self._differs(record, first):
             return first
         return IMAGE if self._differs(record, IMAGE) else None
 
     def _differs(self, record: Mapping[str, float], region: str) -> bool:
-        return differs(record.get(self.values.p[region], 1.0))
+        claims = record.get(P, 0.0) <= CLAIM  # of all tests together
+        return claims and differs(record.get(self.values.p[region], 1.0))

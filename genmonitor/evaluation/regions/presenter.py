@@ -22,7 +22,7 @@ from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.search import Regions
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import History, Presenter, ShownImages
-from genmonitor.findings.finding import Finding, differs, verdict_of
+from genmonitor.findings.finding import Finding, verdict_of
 from genmonitor.findings.tables import Table, aligned, on_screen
 from genmonitor.findings.values import Values
 from genmonitor.findings.words import advice_sentence
@@ -224,7 +224,8 @@ def region_data(findings: Sequence[Finding], record: Values, partition: PixelPar
     for name in dict.fromkeys(x.area.region for x in findings if x.area.region in regions):
         label, p = regions[name], record.get(values.p[name])
         measured = {"cms": record[name], "error_ratio": record[values.error_ratio[name]]}
-        tested = {"p_value": p, "differs": None if p is None else differs(p), "verdict": verdict_of(findings, name)}
+        fine = next(x.fine for x in findings if x.area.region == name and x.detail)
+        tested = {"p_value": p, "differs": None if p is None else not fine, "verdict": verdict_of(findings, name)}
         size, where = partition.sizes()[label], partition.location(label)
         place = {"label": label, "sites": size, "pixels": size * partition.patch_size**2, "where": where}
         found[name] = place | measured | {"share": record[values.share[name]]} | tested

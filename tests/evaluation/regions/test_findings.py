@@ -4,6 +4,7 @@ import torch
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.regions.findings import UNTESTED, RegionFindings
+from genmonitor.evaluation.regions.presenter import region_data
 from genmonitor.findings.finding import Area, FaultKind, Finding, verdict_of
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
@@ -119,6 +120,17 @@ def test_verdicts_of_a_first_evaluation_are_about_real_images_alone():
         "cluster_2": "differs (p = 0.005)",
         "constant": "no evidence of a difference (p = 1)",
     }
+
+
+def test_nothing_differs_where_all_tests_together_claim_nothing():
+    """The headline, the rows of the table and their order agree."""
+    record = BAD | {"p": 0.066, "p_1": 0.022, "p_2": 0.3, "p_constant": 0.9}
+    found = FINDINGS.find([record])
+    assert [x.fine for x in found] == [True] * 4
+    assert [x.area.region for x in found[1:]] == ["cluster_2", "cluster_1", "constant"]
+    assert verdicts([record])["cluster_1"] == "no evidence of a difference (p = 0.022)"
+    data = region_data(found, record, PARTITION)
+    assert {name: of["differs"] for name, of in data.items()} == dict.fromkeys(data, False)
 
 
 def test_findings_of_regions_have_the_most_different_first():
