@@ -206,7 +206,7 @@ def diagnose(
     numbers = range(len(fake)) if fake_indices is None else fake_indices
     singles = None if whole is None else SingleSamples.of(*given, train, train_indices, numbers, aligned)
     if singles is not None and whole is not None:
-        findings = _with_others(findings, singles, whole)
+        findings = _with_others(findings, singles, whole, any(x.missing for x in areas.values()))
     if not skip_failing:
         left_out += tuple(as_sentence(note) for note in repeat_notes("real images", signatures_of(given[1])))
     rare, frequent = (tuple(own[list(some)].tolist()) for some in _extremes(images, areas))
@@ -263,17 +263,18 @@ def _p_of_all(
     return min(1.0, 2 * min([places, *(4 * x.p for x in beside if x.p is not None)]))
 
 
-def _with_others(findings: list[Finding], singles: SingleSamples, whole: Tensor) -> list[Finding]:
+def _with_others(findings: list[Finding], singles: SingleSamples, whole: Tensor, missing: bool) -> list[Finding]:
     """Add the findings of single samples, with the main one first.
 
-    A named fault makes many samples strange. These are then details, except for a few extreme samples.
+    A named fault makes many samples strange. These are then details, except for a few extreme samples. So are real
+    images unlike any sample where kinds of images are `missing`: another count of the same.
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = singles.memorized(whole)
     wrong = _with_copies(wrong, copied)
     explained = any(x.kinds for x in wrong)
     others = singles.strangest(explained)
-    others += [replace(x, detail=explained) for x in singles.without_samples()]
+    others += [replace(x, detail=explained or missing) for x in singles.without_samples()]
     said = [x for x in others if x.fine is False or (wrong and not x.detail)]
     count = 2 + len(copied)
     return [*wrong[:count], *said, *wrong[count:], *fine, *(x for x in others if x not in said)]

@@ -26,6 +26,7 @@ def evaluation_line(
     specs: Specs,
     best_key: str | None = None,
     alerts: Sequence[Finding] = (),
+    of: str = "",
 ) -> str:
     """Return the line about the last evaluation.
 
@@ -35,6 +36,7 @@ def evaluation_line(
         specs: Declarations by key.
         best_key: Key of the value that is lowest for the best evaluation; None without one.
         alerts: Alerts that begin at this evaluation.
+        of: Name of the monitor; empty if it is the only one.
 
     Example:
         >>> ratio = {"error_ratio_image": ValueSpec("error_ratio_image", unit="×", better="low")}
@@ -44,6 +46,7 @@ def evaluation_line(
     """
     record = history[-1]
     head = f"epoch {record['epoch']:>2g}" if "epoch" in record else ""
+    head = f"{head}  {of}" if of else head
     status = ""
     if best_key is not None and best_key in record:
         spec = lookup(specs, best_key)

@@ -180,7 +180,9 @@ class Publisher:
 
         def inform() -> None:
             best_key, specs = found.evaluator.best_key, by_key(declared())
-            self.message = evaluation_line(evaluation.findings, found.history, specs, best_key, found.alerts)
+            longest = max(map(len, self._together))
+            of = f"{self._prefix:<{longest}}" if len({*self._together}) > 1 else ""
+            self.message = evaluation_line(evaluation.findings, found.history, specs, best_key, found.alerts, of)
             self._inform(colored(self.message))
             if evaluation.findings:
                 text = "\n".join(map(str, headlines(evaluation.findings)))

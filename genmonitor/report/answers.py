@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,6 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
     Args:
         run: Run of a monitor.
     """
-    alerts = {note.text for note in run.notes if note.alert is not None}
     regions = None if run.partition is None else RegionFindings.of(run.partition)
     told = [*run.headlines[:-1], run.headlines[-1] or headlines(run.findings)]
     key, so_far, out = run.best_key or _main_key(run), list[Record](), []
@@ -44,12 +43,13 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
         moment = {"epoch": record.get("epoch"), "step": record.get("step")}
         trend = {"better": "", "trend": "", "height": None}
         # a change since the best evaluation, which has no verdict of its own
+        alerts = _lasting(run, record)
         news = run.best_key is not None and findings[0].measure == run.best_key and not findings[0].verdict
         if key in record:
             so_far.append(record)
-            worse = _alert(run, record, regions) or (news and findings[0].text.partition(":")[0])
+            worse = _alert(alerts, record, regions) or (news and findings[0].text.partition(":")[0])
             trend = _progress(run, key, so_far, worse or "")
-        others = [x.text for i, x in enumerate(findings) if i == 0 or x.text not in alerts]
+        others = [x.text for i, x in enumerate(findings) if i == 0 or not (x.verdict and x.area.name in alerts)]
         faults = [x for x in findings if x.fine is False and (x.kinds or x.area.mask is not None)]
         answers = _finding(faults[0] if news and faults else findings[0])
         far = regions.far_worse(record) if regions is not None and answers["where"] == WHOLE[-1] else None
@@ -59,11 +59,14 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
     return out
 
 
-def _alert(run: MonitorRun, record: Record, regions: RegionFindings | None) -> str:
-    """Return the alerts that last at an evaluation in few words, the region with the largest error ratio first."""
+def _lasting(run: MonitorRun, record: Record) -> dict[str, Note]:
+    """Return the alerts that last at an evaluation by their subject, which may be alerted about again."""
     begun = [x for x in run.notes if x.alert is not None and x.step is not None and x.step <= record.get("step", -1)]
-    # by subject, since one may be alerted about again
-    lasting = {str(x.alert): x for x in begun if (end_of(run, x) or math.inf) > record.get("epoch", -1)}
+    return {str(x.alert): x for x in begun if (end_of(run, x) or math.inf) > record.get("epoch", -1)}
+
+
+def _alert(lasting: Mapping[str, Note], record: Record, regions: RegionFindings | None) -> str:
+    """Return alerts in few words, the region with the largest error ratio first; empty without any."""
     if not lasting:
         return ""
     keys = {} if regions is None else regions.values.error_ratio

@@ -86,7 +86,8 @@ class Pictures:
 def _figures(run: MonitorRun, *, dated: bool) -> dict[str, list[Picture]]:
     """Return the figures of each evaluation, or of the last, without those that the page draws itself."""
     strips = run.strips
-    drawn = {"clusters": run.partition is not None, "samples": "images" in strips, "diagnosis": "diagnosis" in strips}
+    drawn = {"clusters": run.partition is not None, "samples": "images" in strips}
+    drawn |= dict.fromkeys(("diagnosis", "single_samples"), "diagnosis" in strips)
     shown = {kind: found for kind, found in run.pictures.items() if not drawn.get(kind)}
     return {kind: found for kind, found in shown.items() if (found[-1].epoch is not None) is dated}
 

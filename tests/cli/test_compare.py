@@ -112,7 +112,8 @@ def test_compare_writes_the_report_and_says_where(compared):
 
 def test_compare_report_shows_pictures_and_names_both_sets(compared):
     page = (compared[1] / "report.html").read_text()
-    assert pictures_on(compared[1] / "report.html") == {"single samples"}
+    assert not pictures_on(compared[1] / "report.html")  # the page draws all of them itself, in the dark too
+    assert "the strangest samples" in page
     assert "real.npy" in page
     assert "fake.npz" in page
 
@@ -162,7 +163,7 @@ def test_compare_removes_what_an_earlier_one_left(comparing, sets, genmonitor, t
     assert table_rows(folder, "cms", "which is closer")
     names = [sets / name for name in ("real.npy", "fake.npz")]
     assert genmonitor("compare", *names, "--partition", sets / "columns.npz", "--out", tmp_path)[0] == 0
-    assert pictures_on(folder / "report.html") == {"single samples"}
+    assert "the strangest samples" in (folder / "report.html").read_text()
     assert MonitorRun.read(folder / "cms_run.json").tables == {}
 
 

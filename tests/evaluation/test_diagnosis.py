@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,9 +17,10 @@ import genmonitor
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import Finding
 from genmonitor.evaluation.diagnosed_areas import fault_kinds
+from genmonitor.evaluation.diagnosis import _with_others
 from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings import words
-from genmonitor.findings.finding import CLAIM, Area, FaultKind
+from genmonitor.findings.finding import CLAIM, Area, FaultKind, headlines
 from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import PutFault
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind
@@ -637,6 +639,15 @@ def test_one_of_many_tests_is_the_news_only_if_it_is_sure(p: float, first: str, 
     found = Finding("9 % of the real images are unlike any sample.", Area("real images"), "", None, fine=False, p=p)
     monkeypatch.setattr(SingleSamples, "without_samples", lambda self: [found])
     assert first in str(diagnose(fake=disks(N, 1), real=disks(N, 2)).findings[0])
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_missing_kinds_of_images_are_counted_once(missing: bool) -> None:
+    """Beside 'hardly ever sampled: 48 %', 'unlike any sample: 35 %' would contradict it."""
+    soft, again = (Finding("…", Area(name), "", None, fine=False, p=0.001) for name in ("whole image", "real images"))
+    singles = SimpleNamespace(memorized=lambda _: [], strangest=lambda _: [], without_samples=lambda: [again])
+    found = _with_others([soft], singles, torch.ones(2, 2).bool(), missing)  # type: ignore[arg-type]
+    assert (again in headlines(found)) != missing
 
 
 def test_a_second_fault_that_adds_next_to_nothing_is_not_said() -> None:

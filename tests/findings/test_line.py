@@ -109,6 +109,11 @@ def test_near_the_best_is_within_its_error(now, said):
     assert f"  total {now}   {said} (0.01 at epoch 0)" in evaluation_line([], history, {}, "total")
 
 
+def test_line_of_one_of_several_monitors_names_it():
+    said = evaluation_line([], records(35.0), VALUES, KEY, of="cms_5")
+    assert said == "epoch  3  cms_5    35 × real   first evaluation"
+
+
 def test_end_of_an_alert_is_said():
     over = Finding("…", Area("cluster_2"), "recovered", "error_ratio_2", True)
     assert "better (was 67), best so far, cluster_2 recovered" in line([PATTERN, over], records(67.0, 40.0))

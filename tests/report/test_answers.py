@@ -164,6 +164,19 @@ def test_alerts_that_last_are_said_before_the_progress(folder):
     assert better == worse
 
 
+def test_what_an_alert_says_is_not_said_again_while_it_lasts(folder):
+    worse = Finding("cluster_2 got worse since epoch 0: 9 ×.", Area("cluster_2"), "worse than at its best", None, False)
+    first = Finding("cluster_2 differs.", Area("cluster_2"), "", None, fine=False, p=0.001)
+    answered(folder, [first, worse], ratios=(28.0, 67.0, 40.0))
+    note = {"text": "cluster_2 got worse since epoch 0: 7 ×.", "epoch": 1.0, "step": 19, "alert": "cluster_2"}
+    run = json.loads((folder / "cms_run.json").read_text())
+    run["notes"], run["evaluations"][1]["wrong"] = [note], ["cluster_2"]
+    run["evaluations"][2]["wrong"] = []
+    (folder / "cms_run.json").write_text(json.dumps(run))
+    both, once = [str(first), str(worse)], [str(first)]
+    assert [x["texts"] for x in answers_of(MonitorRun.read(folder / "cms_run.json"))] == [both, once, both]
+
+
 def test_what_got_worse_is_news_and_the_diagnosis_still_says_what_and_where(folder):
     said_news = "Visibly worse than at epoch 0, its best: brightness 0.3, was 0.5; p = 0.001."
     news = Finding(said_news, Area("image"), "", "error_ratio_image", fine=False, p=0.002)

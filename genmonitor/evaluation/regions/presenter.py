@@ -124,7 +124,8 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None or not diagnosis.examples:
             return None
-        rows = {name: self._tiles(images[:6]) for name, images in diagnosis.examples.items()}
+        odd = {} if diagnosis.singles is None else diagnosis.singles.shown
+        rows = {name: self._tiles(images[:6]) for name, images in (diagnosis.examples | odd).items()}
         if diagnosis.map is not None:
             sizes, p = (to_array(diagnosis.map[name]) for name in ("map", "p_map"))
             heat = diagnosis_plots.map_pixels(to_array(diagnosis.average), sizes, p)
