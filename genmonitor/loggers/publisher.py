@@ -270,6 +270,7 @@ class Publisher:
         self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": png}, step, epoch))
         if self._writes:  # after the loggers, which take a figure for which the disk has no room
             self.folder.write_figures(self._prefix, {name: png}, step, epoch)
+            self.folder.write_vector(self._prefix, name, figure, step, epoch)
 
     def _write(self, write: Callable[[RunFolder], Any]) -> None:
         """Write into the folder, if files are written."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from genmonitor._io import atomic_write, write_json
 from genmonitor.report.files import file_stem, own_files, owner, run_file, run_prefixes, safe
 from genmonitor.report.page import write_report
-from genmonitor.report.pictures import describe_strip, encode_strip, render
+from genmonitor.report.pictures import OWN, as_svg, describe_strip, encode_strip, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,14 @@ class RunFolder:
         for name, figure in figures.items():
             written[name] = self.file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.png")
             atomic_write(written[name], figure if isinstance(figure, bytes) else render(figure))
+            if not isinstance(figure, bytes):
+                self.write_vector(prefix, name, figure, step, epoch)
         return written
+
+    def write_vector(self, prefix: str, name: str, figure: Figure | Drawing, step: int, epoch: int | None) -> None:
+        """Write a figure as an SVG file beside its PNG file, unless the page draws it itself."""
+        if name not in OWN:
+            atomic_write(self.file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.svg"), as_svg(figure))
 
     def write_images(
         self, prefix: str, name: str, shown: ShownImages | None, step: int, epoch: int | None = None

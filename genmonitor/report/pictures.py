@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import signal
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib import rc_context
 from PIL import Image
 
 from genmonitor._io import signals_deferred
 from genmonitor.evaluation.results import ShownImages
+from genmonitor.plotting.style import INK
 from genmonitor.report.run import MonitorRun, Picture
 
 if TYPE_CHECKING:
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 """Size of all pictures of a page, which need a third more in its text. Beyond it, fewer evaluations are shown."""
 MAX_SHOWN = 24
+OWN = ("clusters", "samples", "diagnosis", "single_samples")
+"""Figures that the page draws itself, from data and images."""
+DARK = {INK: "#e8e8e8", "#555555": "#b0b0b0"}
+"""Colors of text, and those on a dark page."""
 QUALITY = 80
 """Quality of larger pictures, on Pillow's scale to 100."""
 
@@ -86,8 +93,8 @@ class Pictures:
 def _figures(run: MonitorRun, *, dated: bool) -> dict[str, list[Picture]]:
     """Return the figures of each evaluation, or of the last, without those that the page draws itself."""
     strips = run.strips
-    drawn = {"clusters": run.partition is not None, "samples": "images" in strips}
-    drawn |= dict.fromkeys(("diagnosis", "single_samples"), "diagnosis" in strips)
+    own = run.partition is not None, "images" in strips, "diagnosis" in strips, "diagnosis" in strips
+    drawn = dict(zip(OWN, own, strict=True))
     shown = {kind: found for kind, found in run.pictures.items() if not drawn.get(kind)}
     return {kind: found for kind, found in shown.items() if (found[-1].epoch is not None) is dated}
 
@@ -108,7 +115,8 @@ def _strip(strip: Picture) -> dict[str, Any]:
 
 def _shown(path: Path) -> dict[str, Any]:
     content, width = _encode(path)
-    return {"source": _uri(content, "webp" if content[8:12] == b"WEBP" else "png"), "width": width}
+    kind = "svg+xml" if content.startswith(b"<?xml") else "webp" if content[8:12] == b"WEBP" else "png"
+    return {"source": _uri(content, kind), "width": width}
 
 
 def _uri(content: bytes, kind: str) -> str:
@@ -116,7 +124,7 @@ def _uri(content: bytes, kind: str) -> str:
 
 
 def _encode(path: Path) -> tuple[bytes, int]:
-    """Return a picture, as a WebP file if that is smaller, and its width in pixels."""
+    """Return a picture, as an SVG file if there is one, or a WebP file if smaller, and its width in pixels."""
     at = path.stat()
     return _encoded(path, at.st_mtime_ns, at.st_size)
 
@@ -130,6 +138,9 @@ def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
             files = [content, _webp(pixels, lossless=True, method=1)]
             if min(map(len, files)) > 40_000:  # lines and letters are lossless, large photographs are not
                 files.append(_webp(pixels, quality=QUALITY))
+        vector = path.with_suffix(".svg")
+        if vector.is_file():
+            files = [re.sub(rb"data:image/png;base64,([^\"]+)", _smaller, vector.read_bytes())]
     except (OSError, ValueError):  # not a picture
         return content, 0
     return min(files, key=len), pixels.width
@@ -141,14 +152,31 @@ def _webp(pixels: Image.Image, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def render(given: Figure | Drawing) -> bytes:
-    """Return the PNG file of a figure, or of a function that draws one, at its own resolution."""
+def render(given: Figure | Drawing, form: str = "png", **options: Any) -> bytes:
+    """Return the file of a figure, or of a function that draws one, at its own resolution."""
     buffer = io.BytesIO()
     # matplotlib's C++ code turns a KeyboardInterrupt into a ValueError, or drops it
     with signals_deferred(signal.SIGINT):
         figure = given() if callable(given) else given
-        figure.savefig(buffer, format="png", dpi=figure.dpi)
+        figure.savefig(buffer, format=form, dpi=figure.dpi, **options)
     return buffer.getvalue()
+
+
+def as_svg(given: Figure | Drawing) -> bytes:
+    """Return the SVG file of a figure, whose text is light where the page around it is dark."""
+    with rc_context({"svg.fonttype": "none"}):  # letters as text, a tenth of their outlines
+        text = render(given, "svg", transparent=True, metadata={"Date": None}).decode()
+    for number, light in enumerate(DARK):
+        text = text.replace(light.lower(), f"var(--c{number})")
+    light, dark = ("".join(f"--c{i}:{color};" for i, color in enumerate(colors)) for colors in (DARK, DARK.values()))
+    style = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
+    return text.replace("</style>", style, 1).encode()
+
+
+def _smaller(match: re.Match[bytes]) -> bytes:
+    """Return a picture within an SVG file, where letters are apart, as a small WebP file."""
+    with Image.open(io.BytesIO(base64.b64decode(match[1])), formats=["PNG"]) as picture:
+        return _uri(_webp(picture.convert("RGB"), quality=50), "webp").encode()
 
 
 def encode_strip(shown: ShownImages) -> bytes:

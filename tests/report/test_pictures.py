@@ -3,6 +3,7 @@ import base64
 import io
 import signal
 from functools import partial
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from genmonitor.evaluation.results import ShownImages
+from genmonitor.plotting.diversity import mode_samples
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import RunFolder
 from genmonitor.report import pictures as module
@@ -113,6 +115,23 @@ def test_rendered_figure_has_the_figures_own_size():
 def test_rendered_figure_of_a_function_is_what_it_draws():
     labels = [[1, 2], [0, 1]]
     assert render(partial(cluster_map, labels)) == render(cluster_map(labels))
+
+
+def test_figure_on_the_page_is_light_on_dark_where_the_page_is(tmp_path):
+    modes = partial(mode_samples, [1.0], np.full((1, 2, 3, 8, 8), 0.5), [["<a dog>", "a cat"]])
+    path = RunFolder(tmp_path).write_figures("diversity", {"modes": modes}, step=1)["modes"]
+    kind, _, content = embedded(path).partition(",")
+    root = ElementTree.fromstring(base64.b64decode(content))
+    texts = [node for node in root.iter("{http://www.w3.org/2000/svg}text") if node.text]
+    assert (kind, [x.text for x in texts][-2:]) == ("data:image/svg+xml;base64", ["<a dog>", "a cat"])
+    # all but the words in the colors of modes
+    assert sum("fill: var(--c" in x.get("style") for x in texts) == len(texts) - 2
+    (style,) = root.iter("{http://www.w3.org/2000/svg}style")
+    assert style.text.endswith("@media(prefers-color-scheme:dark){:root{--c0:#e8e8e8;--c1:#b0b0b0;}}")
+    pictures = [
+        node.get("{http://www.w3.org/1999/xlink}href") for node in root.iter("{http://www.w3.org/2000/svg}image")
+    ]
+    assert [x.partition(",")[0] for x in pictures] == ["data:image/webp;base64"] * 2
 
 
 @pytest.fixture
