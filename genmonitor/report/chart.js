@@ -86,7 +86,7 @@ class Chart {
     const { spec, canvas } = this;
     const width = Math.max(this.place.clientWidth, 200);
     const alone = !spec.by; // images that were compared, without epochs: the bars are all there is
-    const bars = spec.series.filter((c) => c.region !== null && (c.band || alone));
+    const bars = spec.series.filter((c) => alone || (c.region !== null && c.band));
     const height = bars.length ? Math.min(340, 0.5 * width + 120) : width > 480 ? 250 : 190;
     const slot = bars.length ? Math.min(alone ? 90 : 24, ((alone ? 0.75 : 0.3) * width) / bars.length) : 0;
     const left = 58, right = alone ? left : width - 12 - slot * bars.length - (slot ? 8 : 0), top = 8, bottom = height - 22;

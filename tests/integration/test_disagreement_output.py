@@ -95,7 +95,7 @@ def test_folder_holds_pictures_and_prompts(tmp_path):
     steps = [record["step"] for record in monitor.history]
     each = [f"epoch_{epoch:04d}_step_{step}" for epoch, step in enumerate(steps)]
     assert {path.name for path in folder.iterdir()} == {
-        *(f"disagreement_modes_{when}.png" for when in each),
+        *(f"disagreement_modes_{when}.{kind}" for when in each for kind in ("png", "svg")),
         "disagreement_run.json",
         "history.csv",
         "report.html",
