@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from _helpers.browser import browser
+from _helpers.browser import browser, inaccessible
 from _helpers.runs import make_run, write_evaluation
 from _helpers.tensorboard import tensorboard
 
@@ -57,6 +57,11 @@ def enter_page(chromium, number=0):
     enter(chromium)
     chromium.switch_to.frame(find(chromium, "iframe")[number])
     wait(lambda: chromium.execute_script("return document.readyState === 'complete' && location.search"))
+
+
+def test_tab_is_accessible(tmp_path, address, dark):
+    with tab(tmp_path, address, dark) as chromium:
+        assert inaccessible(chromium) == []
 
 
 def find(chromium, selector):

@@ -127,7 +127,7 @@ def _gated(comparison: Comparison) -> tuple[list[ValueSpec], dict[str, float]]:
 
 
 def _worse(region: str) -> ValueSpec:
-    return ValueSpec(region_key("p_worse", region), region=region)
+    return ValueSpec(region_key("p_worse", region), scale="p", region=region)
 
 
 def _measurement(comparison: Comparison) -> Measurement:

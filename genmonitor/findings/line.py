@@ -45,8 +45,7 @@ def evaluation_line(
         'epoch 11    28 × real   better (was 35), best so far'
     """
     record = history[-1]
-    head = f"epoch {record['epoch']:>2g}" if "epoch" in record else ""
-    head = f"{head}  {of}" if of else head
+    head = f"epoch {record['epoch']:>2g}  {of}".rstrip() if "epoch" in record else of
     status = ""
     if best_key is not None and best_key in record:
         spec = lookup(specs, best_key)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from genmonitor._formatting import significant
+from genmonitor._formatting import short
 from genmonitor._html import page_html, text_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._stop import StopEvaluation, stops_alone, stops_when
@@ -175,9 +175,7 @@ class Monitor:
         """Return the report for a notebook, as in a browser; the last values if there is no report."""
         page = self.publisher.page
         if page is None:  # before an evaluation, loaded from a checkpoint, or a trial run
-            values = [
-                f"{name}: {significant(value, 6)}" for record in self.history[-1:] for name, value in record.items()
-            ]
+            values = [f"{name}: {short(value)}" for record in self.history[-1:] for name, value in record.items()]
             return text_html("\n".join([repr(self), *values]))
         shown = page_html(page.read_text(encoding="utf-8"), f"{type(self).__name__} {self.prefix}")
         return f"{shown}<p>Report: <code>{html.escape(str(page))}</code></p>"

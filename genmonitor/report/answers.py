@@ -35,6 +35,7 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
     Args:
         run: Run of a monitor.
     """
+    alerted = {note.text for note in run.notes if note.alert is not None}
     regions = None if run.partition is None else RegionFindings.of(run.partition)
     told = [*run.headlines[:-1], run.headlines[-1] or headlines(run.findings)]
     key, so_far, out = run.best_key or _main_key(run), list[Record](), []
@@ -49,7 +50,8 @@ def answers_of(run: MonitorRun) -> list[dict[str, Any]]:
             so_far.append(record)
             worse = _alert(alerts, record, regions) or (news and findings[0].text.partition(":")[0])
             trend = _progress(run, key, so_far, worse or "")
-        others = [x.text for i, x in enumerate(findings) if i == 0 or not (x.verdict and x.area.name in alerts)]
+        repeated = [x.text in alerted or (bool(x.verdict) and x.area.name in alerts) for x in findings]
+        others = [x.text for i, x in enumerate(findings) if i == 0 or not repeated[i]]
         faults = [x for x in findings if x.fine is False and (x.kinds or x.area.mask is not None)]
         answers = _finding(faults[0] if news and faults else findings[0])
         far = regions.far_worse(record) if regions is not None and answers["where"] == WHOLE[-1] else None

@@ -53,19 +53,13 @@ def _chart(run: MonitorRun, title: str, specs: Sequence[ValueSpec], alerts: Sequ
         "note": specs[0].about if len({spec.about for spec in specs}) == 1 else "",
         "kind": "stack" if scale == "share" else "lines",
         "scale": {"p": "log", "share": "linear"}.get(scale, scale),
-        "rule": _rule(scale, specs[0]),
+        "rule": {"p": LEVEL}.get(scale, 1.0 if specs[0].unit == "×" and specs[0].better else None),  # as good as real
         "by": "" if run.compared else by,
         "x": x,
         "steps": [record.get("step") for record in run.records],
         "alerts": [{"x": x, "text": text} for x, text in marks if x is not None],
         "series": _all_series(run, specs),
     }
-
-
-def _rule(scale: str, spec: ValueSpec) -> float | None:
-    """Return the value to draw across a chart: the level of a test, or 1 for a multiple of what real images have."""
-    multiple = 1.0 if spec.unit == "×" and spec.better else None
-    return LEVEL if scale == "p" else multiple
 
 
 def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:

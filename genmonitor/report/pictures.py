@@ -115,8 +115,7 @@ def _strip(strip: Picture) -> dict[str, Any]:
 
 def _shown(path: Path) -> dict[str, Any]:
     content, width = _encode(path)
-    kind = "svg+xml" if content.startswith(b"<?xml") else "webp" if content[8:12] == b"WEBP" else "png"
-    return {"source": _uri(content, kind), "width": width}
+    return {"source": _uri(content, "svg+xml" if content.startswith(b"<?xml") else "png"), "width": width}
 
 
 def _uri(content: bytes, kind: str) -> str:
@@ -124,26 +123,22 @@ def _uri(content: bytes, kind: str) -> str:
 
 
 def _encode(path: Path) -> tuple[bytes, int]:
-    """Return a picture, as an SVG file if there is one, or a WebP file if smaller, and its width in pixels."""
+    """Return a picture, as an SVG file if there is one, and its width in pixels."""
     at = path.stat()
     return _encoded(path, at.st_mtime_ns, at.st_size)
 
 
 @lru_cache(maxsize=256)  # the page is written from scratch at each evaluation, with nearly the same pictures
 def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
-    content = path.read_bytes()
+    content, vector = path.read_bytes(), path.with_suffix(".svg")
     try:
-        with Image.open(io.BytesIO(content), formats=["PNG", "JPEG", "WEBP"]) as picture:
-            pixels = picture.convert("RGBA" if "A" in picture.getbands() else "RGB")
-            files = [content, _webp(pixels, lossless=True, method=1)]
-            if min(map(len, files)) > 40_000:  # lines and letters are lossless, large photographs are not
-                files.append(_webp(pixels, quality=QUALITY))
-        vector = path.with_suffix(".svg")
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+            width = picture.width
         if vector.is_file():
-            files = [re.sub(rb"data:image/png;base64,([^\"]+)", _smaller, vector.read_bytes())]
+            content = re.sub(rb"data:image/png;base64,([^\"]+)", _smaller, vector.read_bytes())
     except (OSError, ValueError):  # not a picture
         return content, 0
-    return min(files, key=len), pixels.width
+    return content, width
 
 
 def _webp(pixels: Image.Image, **options: Any) -> bytes:

@@ -55,7 +55,8 @@ class Tab {
     const changed = () => this.pick(this.first.select.value, !this.second.node.hidden && this.second.select.value);
     this.first = new Pane(changed, this.add);
     this.second = new Pane(changed, close);
-    document.body.append(this.empty, this.first.node, this.second.node);
+    const heading = element("h1", { className: "unseen", textContent: "Reports of the runs" });
+    document.body.append(element("main", {}, heading, this.empty, this.first.node, this.second.node));
     this.runs = [];
     this.picked = JSON.parse(sessionStorage.getItem(KEPT)) ?? [null, false];
   }
@@ -99,6 +100,7 @@ class Tab {
 
 export async function render() {
   document.documentElement.lang = "en";
+  document.title = "genmonitor";
   document.head.append(element("link", { rel: "stylesheet", href: "tab.css" }));
   followTheme();
   const tab = new Tab();

@@ -136,7 +136,7 @@ def test_compare_as_json_holds_the_metrics_own_values(as_json):
         partition=PixelPartition.load(folder / "cms_partition.npz"),
     )
     expected = {name: float(value) for name, value in values.items()}  # of images in another order: float32 rounds them
-    assert {name: result["values"][name] for name in values} == pytest.approx(expected, rel=1e-5)
+    assert {name: result["values"][name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
 def test_compare_leaves_a_manifest_of_its_values(as_json):

@@ -107,7 +107,9 @@ def test_a_gate_fails_a_set_that_is_worse_than_the_other(files, genmonitor, tmp_
     np.save(tmp_path / "good.npy", halves(120, 3).numpy())
     sets = [files[1] if name == "bad" else tmp_path / name for name in order]
     arguments = ["compare", files[0], *sets, "--n-clusters", 2, "--out", tmp_path / "out"]
-    assert genmonitor(*arguments, "--fail-if", "p_worse < 0.01")[0] == status
+    found, _, told = genmonitor(*arguments, "--fail-if", "p_worse < 0.01")
+    assert found == status
+    assert ("p_worse_2 < 0.0001 (p_worse < 0.01)" in told) == bool(status)
 
 
 @pytest.mark.parametrize("place", ["folder", "missing/gate.xml"])
