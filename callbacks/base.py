@@ -14,6 +14,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
 from torch.nn.parameter import is_lazy
 
 from genmonitor._io import say, warn
+from genmonitor._stop import handlers_wait
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.circumstances import (
     callbacks_with_state,
@@ -265,6 +266,7 @@ class GenerativeMonitor(Monitor, Callback):
             )
         # in the other order, changes by a sampler of the averaged model's buffers would stay
         with (
+            handlers_wait(),
             self.isolated(trainer, pl_module),
             chosen_weights(self.weights, trainer, pl_module, self, self.publisher.notes.add_once) as used,
             preserve_training_state(pl_module),

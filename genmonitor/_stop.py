@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
+from typing import Any
 
 
 class StopEvaluation(BaseException):
@@ -16,41 +17,83 @@ class StopEvaluation(BaseException):
 
 
 _asked: ContextVar[tuple[Callable[[], bool], bool] | None] = ContextVar("asked", default=None)
+_waiting: ContextVar[list[int] | None] = ContextVar("waiting", default=None)
+"""Signals that came in the surrounding block whose handlers wait; None outside of one."""
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
+"""Signals that ask a training to stop or to save itself; Windows lacks the last three."""
+
+
+def _handlers() -> dict[int, Callable[[int, FrameType | None], Any]]:
+    """Return the functions that handle signals, which only the main thread may replace."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    found: dict[int, Any] = {number: signal.getsignal(number) for number in known}
+    return {x: by for x, by in found.items() if callable(by) and by is not signal.default_int_handler}
+
+
+@contextmanager
+def _handled(handlers: Mapping[int, Any], by: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Handle these signals by another function inside the block."""
+    for number in handlers:
+        signal.signal(number, by)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def handlers_wait() -> Iterator[None]:
+    """Call handlers of signals at the end of the block, since they may save a training that is changed inside.
+
+    An evaluation inside is left for them.
+    """
+    handlers = _handlers()
+    came: list[int] = []
+    token = _waiting.set(came)
+    try:
+        with _handled(handlers, lambda number, _: came.append(number)):
+            yield
+    finally:
+        _waiting.reset(token)
+        for number in came:
+            handlers[number](number, None)
 
 
 @contextmanager
 def stops_when(told: Callable[[], bool], *, alone: bool = True) -> Iterator[None]:
-    """Leave the block once the training was told to stop: immediately at SIGTERM, else at the next `check_stop`.
+    """Leave the block once the training was told to stop: immediately at a signal, else at the next `check_stop`.
 
-    Changes by the block must be undone outside of it, as after a KeyboardInterrupt.
+    Signals are SIGTERM and those whose handlers wait. Changes by the block must be undone outside of it, as after a
+    KeyboardInterrupt.
 
     Args:
         told: Function that returns True once the training was told to stop.
         alone: True if this process may leave without the others; False if they would wait for it in a collective.
 
     Raises:
-        StopEvaluation: If it was, after the previous handler of SIGTERM has run.
+        StopEvaluation: If it was, after the previous handler of the signal has run.
     """
-    token, before = _asked.set((told, alone)), signal.getsignal(signal.SIGTERM)
-    # by default SIGTERM ends the process; only the main thread may set a handler
-    handles = alone and callable(before) and threading.current_thread() is threading.main_thread()
+    waiting = _waiting.get()
+    token = _asked.set((lambda: bool(waiting) or told(), alone))
+    # by default SIGTERM ends the process
+    handlers = {x: handler for x, handler in _handlers().items() if waiting is not None or x == signal.SIGTERM}
     inside = True
 
     def leave(number: int, frame: FrameType | None) -> None:
         nonlocal inside
-        before(number, frame)  # type: ignore[operator, misc]
+        handlers[number](number, frame)
         if inside:
             inside = False
             raise StopEvaluation
 
-    if handles:
-        signal.signal(signal.SIGTERM, leave)
     try:
-        yield
+        with _handled(handlers if alone else {}, leave):
+            yield
     finally:
         inside = False
-        if handles:
-            signal.signal(signal.SIGTERM, before)
         _asked.reset(token)
 
 

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from genmonitor._stop import StopEvaluation, check_stop, stops_alone, stops_when, told_to_stop
+from genmonitor._stop import SIGNALS, StopEvaluation, check_stop, handlers_wait, stops_alone, stops_when, told_to_stop
 
 
 @pytest.fixture
@@ -52,3 +52,31 @@ def test_handlers_that_python_did_not_set_stay(monkeypatch):
     monkeypatch.setattr(signal, "signal", pytest.fail)
     with stops_when(lambda: False):
         check_stop()
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "others wait"])
+@pytest.mark.parametrize("name", SIGNALS)
+def test_handlers_wait_until_the_block_is_undone(name, alone):
+    number, came = getattr(signal, name), []
+
+    def handler(number, _):
+        came.append("handled")
+
+    before = signal.signal(number, handler)
+    try:
+        with handlers_wait(), pytest.raises(StopEvaluation) if alone else nullcontext():
+            with stops_when(lambda: False, alone=alone):
+                signal.raise_signal(number)
+                assert told_to_stop()
+            came.append("undone" if not alone else "not left")
+        came.append("after")
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+    assert came == (["handled", "after"] if alone else ["undone", "handled", "after"])
+
+
+def test_an_interruption_and_what_nobody_handles_do_not_wait():
+    with handlers_wait():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

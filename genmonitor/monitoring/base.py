@@ -267,7 +267,9 @@ class Monitor:
             evaluation = replace(evaluation, findings=self.evaluator.findings(evaluation, history))
         except (Exception, StopEvaluation) as error:  # on every process
             if comm.any_true(isinstance(error, StopEvaluation)):
-                self.publisher.notes.add(f"the evaluation of epoch {moment.epoch:g} was left: training has to stop")
+                self.publisher.notes.add(
+                    f"the evaluation of epoch {moment.epoch:g} was left: training has to stop or save"
+                )
                 return None
             if self.failures.raises:
                 raise

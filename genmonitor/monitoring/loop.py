@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from genmonitor._io import Progress, no_progress, terminal_progress, warn
+from genmonitor._stop import StopEvaluation, handlers_wait, stops_when
 from genmonitor._validation import check_at_least, check_bool, check_positive
 from genmonitor.distributed import (
     Collective,
@@ -192,13 +193,18 @@ class LoopMonitor(Monitor):
         model = SampledModel.of(sample, module)
         comm = self._processes(model)
         with (
+            handlers_wait(),
             comm.only_these(),
             self._isolated(model, comm, ema),
             averaged_weights(ema, model.module, self.publisher.notes.add_once),
             preserve_training_state(model.module),
         ):
             if not self._fitted:
-                self._fit(model, comm)
+                with suppress(StopEvaluation), stops_when(lambda: False, alone=comm.world_size == 1):
+                    self._fit(model, comm)
+            if not self._fitted:
+                self.publisher.notes.add("the set-up was left for a signal; the next evaluation begins it again")
+                return None
             found = self._run_evaluation(model, comm, moment, _progress(comm))
             if found is not None and comm.rank == 0:
                 at = {"device": model.device.type, "processes": comm.world_size, "threads": torch.get_num_threads()}

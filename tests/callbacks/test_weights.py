@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import copy
-from contextlib import nullcontext
+import signal
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,9 @@ from _helpers.modules import LIGHTNING_SAYS, Deep, Kept, Light, digits, ema_aver
 from _helpers.runs import manifests
 from lightning import LightningModule
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+from genmonitor._stop import SIGNALS
 
 pytestmark = LIGHTNING_SAYS
 
@@ -73,6 +77,26 @@ def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, precisi
     assert module.level.item() == AVERAGED[-1]  # WeightAveraging leaves the averaged weights in the module
     assert float(module.calls) == 0
     assert [manifest["weights"] for manifest in manifests(tmp_path / "genmonitor")] == [used, used]
+
+
+@pytest.mark.filterwarnings("ignore:Light. (there is no validation data|the evaluation of epoch)")
+@pytest.mark.parametrize("name", SIGNALS)
+def test_a_signal_during_an_evaluation_is_handled_with_the_weights_that_train(tmp_path, name):
+    """As Slurm's SIGUSR1 in Lightning, whose handler saves a checkpoint to go on from."""
+    number, module, saved = getattr(signal, name), Counter(), []
+
+    def sample(module, n):
+        if module.trained:
+            signal.raise_signal(number)
+        return Counter.sample(module, n)
+
+    before = signal.signal(number, lambda *_: saved.append((module.level.item(), module.training)))
+    try:
+        with suppress(SIGTERMException):  # at which Lightning ends the training
+            fit(tmp_path, Light(sample_fn=sample), ema_averaging(decay=0.5), module=module)
+    finally:
+        signal.signal(number, before)
+    assert saved == [(weight, True) for weight in (RAW[:1] if name == "SIGTERM" else RAW)]
 
 
 @pytest.mark.filterwarnings("ignore:Light. (there is no validation data|EMAWeightAveraging has averaged no)")

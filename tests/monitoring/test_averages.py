@@ -2,6 +2,7 @@
 """Averages kept by other libraries take the place of a network's weights for one evaluation."""
 
 import copy
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from _helpers.loops import Generator, small
 from diffusers.training_utils import EMAModel
 from torch import nn
 
+from genmonitor._stop import SIGNALS
 from genmonitor.monitoring.averages import averaged_weights
 
 pytestmark = [
@@ -167,3 +169,28 @@ def test_a_loop_evaluates_the_average_and_trains_on_with_its_own_weights(tmp_pat
         values.append(monitor.evaluate(generator, step=0, epoch=0, ema=ema).values["image"])
         assert all(torch.equal(value, before[key]) for key, value in generator.state_dict().items())
     assert values[0] != values[1] == values[2]
+
+
+@pytest.mark.filterwarnings("ignore:LoopMonitor. the (evaluation of epoch|set-up was left)")
+@pytest.mark.parametrize("first", [True, False], ids=["in the set-up", "later"])
+@pytest.mark.parametrize("name", SIGNALS)
+def test_a_signal_during_an_evaluation_is_handled_with_the_weights_that_train(tmp_path, name, first):
+    number, own, saved = getattr(signal, name), Generator(), []
+    kept, monitor = torch_average(own), small(tmp_path, "regions")
+    weight = own.net[0].weight.detach().clone()
+
+    def sample(n):
+        if not saved and bool(monitor.history) is not first:
+            signal.raise_signal(number)
+        return own.sample(n)
+
+    def save(*_):
+        saved.append((torch.equal(own.net[0].weight, weight), own.training))
+
+    before = signal.signal(number, save)
+    try:
+        assert (monitor.evaluate(sample, own, step=0, epoch=0, ema=kept) is None) is first
+        assert (monitor.evaluate(sample, own, step=1, epoch=1, ema=kept) is None) is not first
+    finally:
+        signal.signal(number, before)
+    assert saved == [(True, True)]
