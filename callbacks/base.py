@@ -310,6 +310,7 @@ class GenerativeMonitor(Monitor, Callback):
         configs = [*enumerate(trainer.lr_scheduler_configs)]
         others |= {f"scheduler {i}": config.scheduler for i, config in configs}
         others |= {f"settings of scheduler {i}": config for i, config in configs}
+        others["the gradient scaler"] = getattr(trainer.precision_plugin, "scaler", None)
         trained = Trained(
             pl_module,
             optimizers=trainer.optimizers,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -19,6 +19,18 @@ from genmonitor.training_state.proof import report_stuck
 from genmonitor.training_state.rng import State, global_states
 from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
 
+ATTRIBUTES = (
+    *(f"backends.{x}" for x in ("fp32_precision", "opt_einsum.enabled", "opt_einsum.strategy")),
+    *(f"backends.cuda.matmul.{x}" for x in ("fp32_precision", "allow_tf32", "allow_fp16_accumulation")),
+    *(f"backends.cuda.matmul.allow_{x}_reduced_precision_reduction" for x in ("bf16", "fp16")),
+    *(f"backends.cudnn.{x}" for x in ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")),
+    *(f"backends.mkldnn.{x}" for x in ("enabled", "deterministic", "allow_tf32")),
+    *(f"backends.{x}fp32_precision" for x in ("cudnn.", "cudnn.conv.", "cudnn.rnn.", "mkldnn.", "mkldnn.matmul.")),
+    *(f"backends.mkldnn.{x}.fp32_precision" for x in ("conv", "rnn")),
+    "utils.deterministic.fill_uninitialized_memory",
+)
+"""Settings of torch that are attributes, by their path."""
+
 
 def _set_environment(before: dict[str, str]) -> None:
     for name in os.environ.keys() - before.keys():
@@ -28,12 +40,7 @@ def _set_environment(before: dict[str, str]) -> None:
 
 def _settings() -> list[State]:
     """Return getters and setters of the working directory, the environment and settings of NumPy and torch."""
-    backends: list[tuple[Any, tuple[str, ...]]] = [
-        (torch.backends, ("fp32_precision",)),
-        (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32", "allow_bf16_reduced_precision_reduction")),
-        (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
-        (torch.backends.mkldnn, ("enabled", "deterministic", "allow_tf32")),
-    ]
+    cuda = torch.backends.cuda
     return [
         (os.getcwd, os.chdir),
         (lambda: dict(os.environ), _set_environment),
@@ -44,13 +51,22 @@ def _settings() -> list[State]:
         (torch.get_num_threads, torch.set_num_threads),
         (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
         (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-        *((partial(getattr, of, name), partial(setattr, of, name)) for of, names in backends for name in names),
+        *map(_attribute, ATTRIBUTES),
         (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
         *(
-            (getattr(torch.backends.cuda, f"{x}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{x}_sdp"))
+            (getattr(cuda, f"{x}_sdp_enabled"), getattr(cuda, f"enable_{x}_sdp"))
             for x in ("flash", "mem_efficient", "math", "cudnn")
         ),
+        (cuda.fp16_bf16_reduction_math_sdp_allowed, cuda.allow_fp16_bf16_reduction_math_sdp),
+        *((partial(torch.get_autocast_dtype, x), partial(torch.set_autocast_dtype, x)) for x in ("cpu", "cuda")),
+        (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     ]
+
+
+def _attribute(path: str) -> State:
+    """Return getter and setter of an attribute of torch, which older versions may lack."""
+    owner, _, name = path.rpartition(".")
+    return lambda: attrgetter(path)(torch), lambda value: setattr(attrgetter(owner)(torch), name, value)
 
 
 @contextmanager

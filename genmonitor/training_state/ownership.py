@@ -16,6 +16,8 @@ from types import CodeType
 from typing import Any
 
 from torch import nn
+from torch.amp import GradScaler
+from torch.distributions import Distribution
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.quasirandom import SobolEngine
@@ -31,7 +33,7 @@ FOREIGN = (
 """Packages whose objects may be attributes of modules without being the user's state, such as the Trainer, a run or
 objects of other threads.
 """
-OWN_STATE = (nn.Module, Optimizer, LRScheduler, SobolEngine, Dataset)
+OWN_STATE = (nn.Module, Optimizer, LRScheduler, GradScaler, Distribution, SobolEngine, Dataset)
 """Classes of torch whose objects count as the user's."""
 
 

@@ -4,9 +4,11 @@ import sys
 import threading
 
 import pytest
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain, trainer
+import torch
+from _helpers.modules import LIGHTNING_SAYS, Light, Linear, digits, fit, loader, plain, trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins import MixedPrecision
 
 from genmonitor.callbacks.circumstances import (
     callbacks_with_state,
@@ -122,3 +124,16 @@ def test_containers_of_each_callback_of_the_user_count(tmp_path):
     assert found.pop("ModelCheckpoint") is checkpoint
     assert list(found.values()) == [[1], [2]]
     assert list(states) == ["the attributes of Own 0", "the attributes of Own 1"]
+
+
+@pytest.mark.filterwarnings("ignore:Light. there is no validation data")
+def test_the_scaler_of_gradients_is_put_back(tmp_path):
+    def sample(module, n):
+        if module.trainer.global_step:
+            module.trainer.precision_plugin.scaler.update(4.0)
+        return module.sample(n).float()
+
+    plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=64.0))
+    with pytest.warns(UserWarning, match="put back as it was: the gradient scaler"):
+        fit(tmp_path, Light(sample_fn=sample), plugins=[plugin])
+    assert plugin.scaler.get_scale() == 64

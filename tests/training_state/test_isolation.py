@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, d
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType, MethodType, SimpleNamespace
 from typing import ClassVar
 from unittest.mock import MagicMock
@@ -21,6 +22,8 @@ import torch
 from _helpers.meta_tensor import MetaTensor, Returned
 from PIL import Image
 from torch import nn
+from torch.amp import GradScaler
+from torch.distributions import Normal
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.quasirandom import SobolEngine
 from torchmetrics import MeanMetric
@@ -137,6 +140,17 @@ CHANGES = {
         True,
     ),
     "anomaly": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, True),
+    "autocast's dtype": (
+        partial(torch.get_autocast_dtype, "cpu"),
+        partial(torch.set_autocast_dtype, "cpu"),
+        torch.float16,
+    ),
+    "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, False),
+    "attention in half precision": (
+        torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed,
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp,
+        True,
+    ),
     "gradients": (torch.is_grad_enabled, torch.set_grad_enabled, False),
     "precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"),
     **{
@@ -157,12 +171,23 @@ CHANGES = {
         True,
     ),
 }
-if hasattr(torch.backends, "fp32_precision"):
-    CHANGES["fp32"] = (
-        lambda: torch.backends.fp32_precision,
-        partial(setattr, torch.backends, "fp32_precision"),
-        "tf32",
-    )
+OTHERS = {
+    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": False,
+    "backends.cuda.matmul.allow_fp16_accumulation": True,
+    "backends.cudnn.benchmark_limit": 3,
+    "backends.fp32_precision": "tf32",
+    **{f"backends.cudnn.{x}fp32_precision": "ieee" for x in ("", "conv.", "rnn.")},
+    **{f"backends.mkldnn.{x}fp32_precision": "bf16" for x in ("", "matmul.", "conv.", "rnn.")},
+    "backends.opt_einsum.strategy": "greedy",
+    "utils.deterministic.fill_uninitialized_memory": False,
+}
+for path, other in OTHERS.items():
+    try:
+        owner, name = attrgetter(path.rpartition(".")[0])(torch), path.rpartition(".")[2]
+        getattr(owner, name)
+    except AttributeError:  # of an older torch
+        continue
+    CHANGES[path] = partial(getattr, owner, name), partial(setattr, owner, name), other
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -337,8 +362,14 @@ def views():
     return base[:3], base[1:]
 
 
+def repr_of_state(thing):
+    return repr(thing.state_dict())
+
+
 # makes what a module holds, writes into it, and returns what can be seen of it
 WRITES = {
+    "gradient scaler": (lambda: GradScaler("cpu"), lambda x: (x.scale(torch.ones(1)), x.update(2.0)), repr_of_state),
+    "distribution": (lambda: Normal(torch.zeros(1), 1.0), lambda x: x.loc.add_(1), lambda x: x.loc.tolist()),
     "repeated": (lambda: torch.ones(1).expand(3), lambda x: x[0].zero_(), torch.Tensor.tolist),
     "overlapping": (views, lambda x: x[0].add_(1), lambda x: [part.tolist() for part in x]),
     "part of a larger one": (lambda: torch.zeros(4, 4)[1:3, ::2].t(), lambda x: x.add_(1), torch.Tensor.tolist),
