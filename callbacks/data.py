@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 from torch import Tensor
+from torch.utils.data import Sampler
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.callbacks.compat import (
@@ -19,6 +20,7 @@ from genmonitor.distributed import Collective
 from genmonitor.images.batches import ImageKey
 from genmonitor.images.image_set import ImageSet, sampled_indices, weights_of
 from genmonitor.images.streams import streams_taken
+from genmonitor.training_state.ownership import is_users_code
 
 
 def reference_images(
@@ -71,6 +73,14 @@ def choice_notes(trainer: pl.Trainer) -> list[str]:
             "training draws images by weights, but real images are taken evenly, so proportions differ. Give "
             "`real_images=` with the proportions that the generator is to learn"
         )
+    samplers = [getattr(x, "sampler", None) for x in all_loaders([trainer.train_dataloader, held_out])]
+    closed = {type(x) for x in samplers if isinstance(x, Sampler) and not hasattr(x, "indices")}
+    notes += [
+        f"{kind.__name__} may choose some of the images, but real images are taken from all. If it does, keep the "
+        "indices in its attribute `indices`, or give `real_images=`"
+        for kind in closed
+        if is_users_code(kind.__module__)
+    ]
     for owner in (trainer.lightning_module, getattr(trainer, "datamodule", None)):
         for name in ("on_before_batch_transfer", "on_after_batch_transfer"):
             hook = getattr(type(owner), name, None)

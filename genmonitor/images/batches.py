@@ -26,7 +26,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         Images [N, C, H, W]; gray ones [N, H, W] get a channel.
 
     Raises:
-        ValueError: If there are none, or several tensors of one shape in a tuple.
+        ValueError: If there are none, several tensors of one shape in a tuple, or several of these entries.
 
     Example:
         >>> import torch
@@ -34,23 +34,25 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         torch.Size([1, 1, 8, 8])
     """
     found: Any = None
+    alike: list[Any] = []
     if key is not None:
         found = look_up(batch, key, "image_key", "images")
     elif isinstance(batch, Tensor):
         found = batch
     elif isinstance(batch, Mapping):
-        found = next((batch[name] for name in ("image", "images", "pixel_values") if name in batch), None)
-        tensors = _like_images(batch.values())
-        found = tensors[0] if found is None and len(tensors) == 1 else found
+        named = [name for name in ("image", "images", "pixel_values") if name in batch]
+        alike = [name for name in named if isinstance(batch[name], Tensor)]
+        tensors = [batch[name] for name in alike or named[:1]] or _like_images(batch.values())
+        found = tensors[0] if len(tensors) == 1 else None
     elif isinstance(batch, Sequence):
         tensors = _like_images(batch)
         found = tensors[0] if tensors else None
         alike = [i for i, x in enumerate(batch) if isinstance(x, Tensor) and tensors and x.shape == tensors[0].shape]
-        if len(alike) > 1:
-            raise ValueError(
-                f"Expected one tensor of images in a batch, but got {describe_batch(batch)}. Give `image_key=` the "
-                f"index of those that the generator is to learn, {' or '.join(map(str, alike))}, or `real_images=`."
-            )
+    if len(alike) > 1:
+        raise ValueError(
+            f"Expected one tensor of images in a batch, but got {describe_batch(batch)}. Give `image_key=` the key or "
+            f"index of those that the generator is to learn, {' or '.join(map(repr, alike))}, or `real_images=`."
+        )
     if not isinstance(found, Tensor) or found.ndim not in (3, 4):
         raise ValueError(
             f"Expected images [N, C, H, W] in a batch, but got {describe_batch(batch if found is None else found)}. "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ MAX_HELD = 2**26
 """Bytes up to which the images of a set are kept once all are read: 64 MiB."""
 READ_TWICE = 32
 """Number of images to read twice, so that a flip of one in ten is missed in one of 500 datasets."""
+INDICES = (list, tuple, range, np.ndarray, Tensor)
+"""Indices, or batches of them, that stand for a sampler."""
 
 
 class StreamedItems(list[Any]):
@@ -360,6 +363,9 @@ def sampled_indices(loader: Any) -> list[int] | None:
         if sampler is None or id(sampler) in seen:
             continue
         seen.add(id(sampler))
+        if isinstance(sampler, INDICES):
+            parts = (part if np.ndim(part) else [part] for part in sampler)
+            return sorted({int(i) for i in chain.from_iterable(parts)})
         indices = getattr(sampler, "indices", None)
         if indices is not None:
             return sorted(int(i) for i in indices)
@@ -367,8 +373,8 @@ def sampled_indices(loader: Any) -> list[int] | None:
         if weights is not None and not weights.all():
             return weights.nonzero().flatten().tolist()
         held = _attributes(sampler)
-        held += [value for part in held if isinstance(part, Dataset) for value in _attributes(part)]
-        queue += [value for value in held if isinstance(value, Sampler)]
+        held += [item for _, part in held if isinstance(part, Dataset) for item in _attributes(part)]
+        queue += [x for name, x in held if isinstance(x, Sampler) or ("sampler" in name and isinstance(x, INDICES))]
     return None
 
 
@@ -377,8 +383,8 @@ def weights_of(sampler: Any) -> Tensor | None:
     return torch.as_tensor(sampler.weights) if isinstance(sampler, WeightedRandomSampler) else None
 
 
-def _attributes(thing: Any) -> list[Any]:
-    return list(getattr(thing, "__dict__", {}).values())
+def _attributes(thing: Any) -> list[tuple[str, Any]]:
+    return list(getattr(thing, "__dict__", {}).items())
 
 
 def fingerprint(images: Tensor) -> str:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 import warnings
+from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain, trainer
@@ -12,6 +14,7 @@ from torch.utils.data import (
     DataLoader,
     IterableDataset,
     RandomSampler,
+    Sampler,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -187,7 +190,54 @@ SPLIT = {
     "batch_sampler": lambda data, indices: DataLoader(
         data, batch_sampler=BatchSampler(SubsetRandomSampler(indices), 50, drop_last=False)
     ),
+    "list": lambda data, indices: DataLoader(data, 50, sampler=indices),
+    "range": lambda data, indices: DataLoader(data, 50, sampler=range(indices[0], indices[-1] + 1)),
+    "tensor": lambda data, indices: DataLoader(data, 50, sampler=torch.tensor(indices)),
+    "list in a batch_sampler": lambda data, indices: DataLoader(data, batch_sampler=BatchSampler(indices, 50, True)),
+    "list of batches": lambda data, indices: DataLoader(data, batch_sampler=[indices[:150], indices[150:]]),
+    "array of batches": lambda data, indices: DataLoader(data, batch_sampler=np.array(indices).reshape(-1, 50)),
+    "own sampler": lambda data, indices: DataLoader(data, 50, sampler=OwnSampler(indices)),
 }
+
+
+class OwnSampler(Sampler):
+    """Chooses from its indices."""
+
+    def __init__(self, indices):
+        self.indices = indices
+
+    def __iter__(self):
+        return iter(self.indices)
+
+    def __len__(self):
+        return len(self.indices)
+
+
+class ClosedSampler(OwnSampler):
+    """Chooses from indices that it shows to nobody."""
+
+    def __init__(self, indices):
+        self.hidden = lambda: indices
+
+    def __getattr__(self, name):
+        raise AttributeError(name)
+
+    def __iter__(self):
+        return iter(self.hidden())
+
+    def __len__(self):
+        return len(self.hidden())
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_sampler_that_does_not_show_what_it_chooses_is_named(tmp_path, closed):
+    sampler = (ClosedSampler if closed else OwnSampler)(list(range(300)))
+    monitor = plain(n_samples=40)
+    said = pytest.warns(UserWarning, match="ClosedSampler may choose some of the images") if closed else nullcontext()
+    train = DataLoader(TensorDataset(digits(0, 400)), 50, sampler=sampler)
+    with said:
+        fit(tmp_path, monitor, train=train, val=loader(digits(600, 700)), max_epochs=1)
+    assert sum("may choose some" in note["text"] for note in monitor.publisher.notes.items) == closed
 
 
 @pytest.mark.parametrize("way", SPLIT)

@@ -20,6 +20,7 @@ LABELS = torch.arange(6)
         ({"image": IMAGES, "label": LABELS}, None),
         ({"images": IMAGES}, None),
         ({"label": LABELS, "pixel_values": IMAGES}, None),
+        ({"image": ["cat.png"], "pixel_values": IMAGES}, None),
         ({"x": IMAGES, "image": LABELS}, "x"),
         ((LABELS, torch.zeros(6, 1, 4, 4), IMAGES), 2),
         ((LABELS, IMAGES), -1),
@@ -69,6 +70,13 @@ def test_find_images_describes_a_batch_without_any(batch, key, said):
 )
 def test_the_only_images_of_a_dictionary_are_found_under_any_name(batch, shape):
     assert list(find_images(batch, None).shape) == shape
+
+
+@pytest.mark.parametrize("other", ["images", "pixel_values"])
+def test_two_entries_with_names_of_images_are_refused(other):
+    """As of one before and one after a transform."""
+    with pytest.raises(ValueError, match=f"the generator is to learn, 'image' or '{other}', or `real_images=`"):
+        find_images({"image": IMAGES, other: IMAGES}, None)
 
 
 def test_two_tensors_of_images_in_a_dictionary_are_refused():

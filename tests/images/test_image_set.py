@@ -36,7 +36,7 @@ def collate(items):
         Subset(TensorDataset(IMAGES, LABELS), range(6)),
         [{"image": image, "label": 0} for image in IMAGES],
         DataLoader(TensorDataset(IMAGES), 2, shuffle=True, drop_last=True),
-        DataLoader([image.numpy() for image in IMAGES], 4, sampler=[0, 1]),
+        DataLoader([image.numpy() for image in IMAGES], 4, sampler=[5, 4, 3, 2, 1, 0]),
     ],
 )
 def test_image_source_reads_data_of_any_kind_by_index(data):
