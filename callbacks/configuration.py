@@ -31,14 +31,15 @@ def check_configuration(
 
     Raises:
         ValueError: If there is no way to draw samples, the weights to evaluate do not exist, or the strategy splits the
-            model in an unsupported way. Also if an encoder shares parameters with the model, or two monitors log under
-            the same names.
+            model in an unsupported way. Also if an encoder shares parameters with the model, two monitors log under the
+            same names, or an EarlyStopping would end the training before the second evaluation.
     """
     if isinstance(monitor.sampler, ValidationSamples):
         check_reuse(monitor, trainer)
     else:
         monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
     check_weights(monitor.weights, trainer)
+    _check_patience(monitor, trainer)
     _check_sharding(trainer)
     for name, network in monitor.evaluator.networks().items():
         check_not_shared(name, network, pl_module)
@@ -47,6 +48,21 @@ def check_configuration(
             f"Expected monitors with different prefixes, but several have `prefix`={monitor.prefix!r}. "
             f"Give one of them another, for example prefix={monitor.prefix + '_2'!r}."
         )
+
+
+def _check_patience(monitor: GenerativeMonitor, trainer: pl.Trainer) -> None:
+    """Refuse an EarlyStopping that would always end the training before the second evaluation."""
+    rarely, n = trainer.check_val_every_n_epoch or 1, monitor.schedule.every_n_epochs
+    between = -(-n // rarely) * rarely if trainer.enable_validation else n
+    for _, stop in [] if monitor.schedule.by_steps else waiting(trainer, monitor.prefix):
+        checked = 1 if getattr(stop, "_check_on_train_epoch_end", False) else rarely
+        missing = between // checked - 1
+        if stop in trainer.early_stopping_callbacks and stop.patience <= missing:
+            raise ValueError(
+                f"Expected EarlyStopping with `patience` of more than the {missing} epochs between two evaluations of "
+                f"{stop.monitor!r}, which count as no improvement, but got {stop.patience}. Give more, or evaluate at "
+                "each epoch that it checks."
+            )
 
 
 def _check_sharding(trainer: pl.Trainer) -> None:

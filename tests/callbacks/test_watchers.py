@@ -2,6 +2,7 @@
 """Whoever ranks epochs by a monitor's values ranks an epoch without an evaluation last."""
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -148,6 +149,20 @@ def test_early_stopping_and_schedulers_see_no_improvement_and_go_on(tmp_path, oc
     assert module.trainer.current_epoch == 5
     assert abs(float(stop.best_score)) == abs(module.lr_schedulers().best) == VALUES[best]
     assert scores(keep) == {best: VALUES[best]}
+
+
+@pytest.mark.parametrize(("every", "rarely", "missing"), [(2, 1, 1), (3, 1, 2), (3, 2, 1)])
+@pytest.mark.parametrize("more", [0, 1])
+def test_patience_that_ends_every_training_before_a_second_evaluation_is_refused(
+    tmp_path, every, rarely, missing, more
+):
+    """A missing evaluation counts as no improvement."""
+    monitor, stop = monitor_of(every_n_epochs=every), EarlyStopping("own/value", patience=missing + more)
+    settings = {"val": loader(digits(300, 400)), "max_epochs": 6, "check_val_every_n_epoch": rarely}
+    why = rf"`patience` of more than the {missing} epochs .*'own/value', .*, but got {missing}\. "
+    with nullcontext() if more else pytest.raises(ValueError, match=why):
+        fit(tmp_path, monitor, stop, module=Generator({}), **settings)
+    assert len(monitor.history) >= 2 * more
 
 
 CONSUMERS = {
