@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import torch.distributed as dist
@@ -77,7 +78,7 @@ class Collective(ABC):
         """
         failure: BaseException | None = None
         try:
-            with stops_alone(alone):
+            with _all_there(), stops_alone(alone):
                 yield
         except BaseException as error:
             if _comes_at_any_time(error):
@@ -101,7 +102,7 @@ class Collective(ABC):
         """Make something on rank zero alone and return it, or raise its error, on every process."""
 
         def made() -> _T:
-            with stops_alone(True):  # the others wait for the broadcast in any case
+            with _all_there(), stops_alone(True):  # the others wait for the broadcast in any case
                 return make()
 
         return made_by_rank_zero(made, self.rank, self.broadcast)
@@ -183,13 +184,31 @@ def _all_there() -> Iterator[None]:
     """Say in words that another process has ended, which a backend tells by addresses and lines of its code."""
     try:
         yield
-    except RuntimeError as error:
-        if "closed by peer" not in str(error) and "reset by peer" not in str(error):
+    except BaseException as error:
+        if _comes_at_any_time(error):
+            with suppress(Exception):  # of one process alone
+                _store().set(f"genmonitor/ended/{dist.get_rank()}", type(error).__name__)
+        if not isinstance(error, RuntimeError) or not re.search("(closed|reset) by peer", str(error)):
             raise
         rank = dist.get_rank()
         raise MissingProcessError(
-            f"Process {rank} waited for another, which has ended, so it stops here too. The other may have said why."
+            f"Process {rank} waited for another, which has ended, so it stops here too. "
+            f"{_ends() or 'The other may have said why.'}"
         ) from error
+
+
+def _ends() -> str:
+    """Return which processes ended and why, as far as they had the time to say; the store may end with the first."""
+    said = ""
+    with suppress(Exception):
+        for rank in range(dist.get_world_size()):
+            if _store().check([f"genmonitor/ended/{rank}"]):
+                said += f"Process {rank} ended by {_store().get(f'genmonitor/ended/{rank}').decode()}. "
+    return said.strip()
+
+
+def _store() -> Any:
+    return dist.distributed_c10d._get_default_store()
 
 
 def current_processes() -> Collective:
@@ -210,7 +229,7 @@ def wait_for_every_process(call: str, key: str, timeout: float, step: int = 0) -
     Raises:
         MissingProcessError: On processes that made the call, if others did not in time.
     """
-    store, size = dist.distributed_c10d._get_default_store(), dist.get_world_size()
+    store, size = _store(), dist.get_world_size()
     name, places = f"genmonitor/{key}/{step}/{_CALLS[key, step]}", [f"genmonitor/{key}/of {i}" for i in range(size)]
     _CALLS[key, step] += 1
     store.set(places[dist.get_rank()], str(step))

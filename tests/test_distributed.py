@@ -82,9 +82,14 @@ def test_the_others_say_which_process_ends_and_why(ended, reason):
     assert others == f"SystemExit: Another process ends, so this one ends too. Process 1 ends by {reason}"
 
 
-def test_a_process_that_is_gone_is_named_in_words(ended):
-    assert ended[1]["interrupted"] == "KeyboardInterrupt: "
-    assert ended[0]["interrupted"].startswith("MissingProcessError: Process 0 waited for another, which has ended")
+@pytest.mark.parametrize("which", stopped_ranks.INTERRUPTED)
+def test_a_process_that_is_interrupted_is_named_with_the_reason(tmp_path, which):
+    said = in_two_processes(stopped_ranks.INTERRUPTED[which], tmp_path)
+    assert said[which] == "KeyboardInterrupt: "
+    assert said[1 - which] == (
+        f"MissingProcessError: Process {1 - which} waited for another, which has ended, so it stops here too. "
+        f"Process {which} ended by KeyboardInterrupt."
+    )
 
 
 def test_from_rank_zero_makes_it_there():

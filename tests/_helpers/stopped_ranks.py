@@ -39,12 +39,28 @@ def end(rank):
                 _ = rank and ends()
         except BaseException as error:
             said[reason] = f"{type(error).__name__}: {error}"
+    return said
+
+
+def interrupted_second(rank):
+    """Return what each process raises where the second is interrupted in its part."""
     try:
-        with comm.all_ranks_or_none():
+        with current_processes().all_ranks_or_none():
             _ = rank and raises(KeyboardInterrupt())
     except (KeyboardInterrupt, MissingProcessError) as error:
-        said["interrupted"] = f"{type(error).__name__}: {error}"
-    return said
+        return f"{type(error).__name__}: {error}"
+
+
+def interrupted_first(rank):
+    """Return what each process raises where the first is interrupted in its part for all."""
+    try:
+        current_processes().from_rank_zero(lambda: raises(KeyboardInterrupt()))
+    except (KeyboardInterrupt, MissingProcessError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+INTERRUPTED = {1: interrupted_second, 0: interrupted_first}
+"""What to run in each process where one is interrupted, by its rank."""
 
 
 def leave(rank):
