@@ -21,10 +21,10 @@ from genmonitor.images.sampler import Samples
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
 from genmonitor.report.answers import closing
-from genmonitor.report.files import FOLDER
+from genmonitor.report.files import FOLDER, run_file
 from genmonitor.report.folder import RunFolder, free_folder
 from genmonitor.report.pictures import render
-from genmonitor.report.run import read_run, versions_in
+from genmonitor.report.run import MonitorRun, read_run, versions_in
 from genmonitor.training_state.rng import preserve_rng
 
 if TYPE_CHECKING:
@@ -132,11 +132,22 @@ class Publisher:
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         if not self.evaluations or self.folder.path not in versions_in(self._run, FOLDER):
             self.folder = RunFolder(free_folder(self._run, FOLDER, self._together))
+        self.attempt(lambda: self._note_later(step))
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
         self.attempt(lambda: self._announce(values(), evaluator.settings.to_manifest()))
         self._loggers.each(lambda x: x.finish_evaluation(step))
+
+    def _note_later(self, step: int) -> None:
+        """Say which evaluations of the folder a run replaces that goes on from an earlier checkpoint."""
+        file = self.folder.path / run_file(self._prefix)
+        later = [x for x in MonitorRun.read(file).records if x["step"] > step] if file.exists() else []
+        if later:
+            self.notes.add(
+                f"the next evaluation replaces what {file} has after the checkpoint, evaluations up to epoch "
+                f"{later[-1]['epoch']:g}. Copy its folder now to keep them"
+            )
 
     def _announce(self, values: Sequence[ValueSpec], settings: Mapping[str, Any]) -> None:
         main = main_keys(values)

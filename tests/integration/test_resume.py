@@ -3,10 +3,11 @@
 
 import shutil
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
+from _helpers.modules import LIGHTNING_SAYS, Light, Linear, digits, fit, loader, measured, plain
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from genmonitor import PixelPartition
@@ -16,10 +17,12 @@ pytestmark = [
     *LIGHTNING_SAYS,
     pytest.mark.filterwarnings("ignore:Plain. there is no validation data"),
     pytest.mark.filterwarnings("ignore:Plain. .* got worse"),  # its samples fade
+    pytest.mark.filterwarnings("ignore:Plain. the next evaluation replaces"),  # what came before the power went out
 ]
 
 
 REAL = digits(300, 400)
+REAL_LOADER = loader(REAL)
 
 
 class Shrinking(Linear):
@@ -178,3 +181,15 @@ def test_alert_half_way_survives_a_resume(tmp_path):
         assert said == []
         run(tmp_path, make(), epochs=3, ckpt_path=checkpoint)
     assert any("cluster_1 (" in text and " got worse" in text and "at epoch 2" in text for text in said)
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_evaluations_that_going_on_from_an_earlier_checkpoint_replaces_are_said(tmp_path, ahead):
+    keep = ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
+    fit(tmp_path, Light(), keep, module=Shrinking(), val=REAL_LOADER, max_epochs=4)
+    monitor, path = Light(on_error="warn"), tmp_path / f"epoch={3 - ahead}.ckpt"
+    said = pytest.warns(UserWarning, match="after the checkpoint, evaluations up to epoch 3. Copy its folder")
+    with said if ahead else nullcontext():
+        fit(tmp_path, monitor, module=Shrinking(), val=REAL_LOADER, max_epochs=5, ckpt_path=path)
+    assert sum("after the checkpoint" in note["text"] for note in monitor.publisher.notes.items) == bool(ahead)
