@@ -172,7 +172,7 @@ class LoopMonitor(Monitor):
             last: True for the last evaluation of the training, which always has a diagnosis of regions.
 
         Returns:
-            The evaluation; None if it failed and was skipped, or if the monitor is switched off.
+            The evaluation; None if it failed, was left for a signal, or the monitor is switched off.
 
         Raises:
             ValueError: If the configuration cannot work.
