@@ -364,7 +364,7 @@ def sampled_indices(loader: Any) -> list[int] | None:
             continue
         seen.add(id(sampler))
         if isinstance(sampler, INDICES):
-            parts = (part if np.ndim(part) else [part] for part in sampler)
+            parts: Any = (part if np.ndim(part) else [part] for part in sampler)
             return sorted({int(i) for i in chain.from_iterable(parts)})
         indices = getattr(sampler, "indices", None)
         if indices is not None:
