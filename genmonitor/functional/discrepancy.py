@@ -18,20 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor.functional.pair_sums import (
-    Distances,
     PairSums,
     Spans,
     Strip,
     gaussians_of,
     row_spans,
-    strip_distances,
     sum_of_squares,
     with_diagonal,
 )
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.base import check_unit_diagonal
 from genmonitor.kernels.views import SampleView, Structure, Texture
-from genmonitor.linalg import chunking
 from genmonitor.linalg.distances import centered, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
@@ -235,13 +232,13 @@ class GroupKernels:
         Groups without a kernel are left out.
         """
         if not self.kernel.factorizes:
-            for group, (a, b) in ((group, span) for group in range(len(self.view)) for span in spans):
-                sides = [torch.cat(pieces, 1) for pieces in zip(*self.view.pieces(group, x, y), strict=True)]
-                left, right = self.kernel.prepared(*sides)
-                gram = self.kernel.gram(left[a:b], right[a if same else 0 :])
-                if same:
-                    check_unit_diagonal(self.kernel, gram.diagonal())
-                yield Strip(group, a, b, [(with_diagonal(gram, 1) if same else gram, 1.0)])
+            for group in range(len(self.view)):
+                left, right = self.kernel.prepared(self.view.values(group, x), self.view.values(group, y))
+                for a, b in spans:
+                    gram = self.kernel.gram(left[a:b], right[a if same else 0 :])
+                    if same:
+                        check_unit_diagonal(self.kernel, gram.diagonal())
+                    yield Strip(group, a, b, [(with_diagonal(gram, 1) if same else gram, 1.0)])
             return
         for group, a, b, distances in self._distances(x, y, spans, same):
             unit = float(self.unit[group])
@@ -252,36 +249,32 @@ class GroupKernels:
                 yield Strip(group, a, b, gaussians_of(distances, gammas, self.gamma, float(some.median())))
 
     def _distances(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[tuple[int, int, int, Tensor]]:
-        """Yield a group, a first and a last row, and the distances of these rows, as many as fit in memory."""
+        """Yield a group, a first and a last row, and the distances of these rows."""
         adds_up = len(self.names) > len(self.view)
-        held = max(1, chunking.MEMORY_BUDGET // (6 * 8 * len(y) * max(b - a for a, b in spans)))
-        for some in (spans[i : i + held] for i in range(0, len(spans), held)):
-            whole: list[Tensor] = []
-            for part in range(len(self.view)):
-                pieces = self._pieces(part, part + adds_up, x, y)
-                strips = strip_distances(*next(pieces), some, same)  # one at a time, unless there are more pieces
-                for piece in pieces:
-                    strips = [u + v for u, v in zip(strips, strip_distances(*piece, some, same), strict=True)]
-                for index, ((a, b), distances) in enumerate(zip(some, strips, strict=True)):
-                    if adds_up and part:
-                        whole[index] = whole[index] + distances
-                    elif adds_up:
-                        whole.append(distances + 0)  # the other one is changed
-                    yield part + adds_up, a, b, distances
-            for (a, b), distances in zip(some, whole, strict=False):
-                yield 0, a, b, distances
+        parts = range(len(self.view))
+        for together in [parts] if adds_up else [[part] for part in parts]:
+            near = {part + adds_up: self._near(part, part + adds_up, x, y) for part in together}
+            for a, b in spans:
+                whole: Tensor | float = 0.0
+                for group, (kernel, left, right) in near.items():
+                    distances = kernel.distances(left[a:b], right[a if same else 0 :])
+                    whole = whole + distances if adds_up else whole
+                    yield group, a, b, distances
+                if isinstance(whole, Tensor):
+                    yield 0, a, b, whole
 
-    def _pieces(self, part: int, group: int, x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Distances]]:
-        """Yield values of a part, some at a time, of both sides, with the kernel that measures their distances.
+    def _near(self, part: int, group: int, x: Tensor, y: Tensor) -> tuple[Kernel, Tensor, Tensor]:
+        """Return the kernel that measures distances of a part, and the values of both sides for it.
 
         float32 holds the exponents of the second kernel to within a millionth, those of 32 to a sixteenth of that.
         """
         gamma = max(float(self.unit[group]) * self.multipliers[:2][-1], self.gamma or 0.0)
         kernel = replace(self.kernel, gamma=gamma or 1.0)
-        for sides in self.view.pieces(part, *([x] if y is x else [x, y])):
-            # exactly zero where nothing varies, which a mean rounds
-            near = [torch.zeros_like(side) for side in sides] if _all_equal(sides) else sides
-            yield *kernel.prepared(near[0], near[-1]), kernel.distances
+        left = self.view.values(part, x)
+        right = left if y is x else self.view.values(part, y)
+        if _all_equal((left, right)):  # distances are exactly zero, which a mean rounds
+            left, right = torch.zeros_like(left), torch.zeros_like(right)
+        return kernel, *kernel.prepared(left, right)
 
 
 def view_kernels(
@@ -343,7 +336,7 @@ def group_scales(reference: Sequence[Tensor], view: SampleView, groups: int) -> 
         >>> group_scales([torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]])], halves, groups=3)
         tensor([8., 8., 0.], dtype=torch.float64)
     """
-    parts = [sum(map(_scale, view.pieces(part, *reference))) for part in range(len(view))]
+    parts = [_scale([view.values(part, x) for x in reference]) for part in range(len(view))]
     if groups > len(parts):
         parts.insert(0, sum(parts))
     return torch.tensor(parts, dtype=torch.float64, device=reference[0].device)

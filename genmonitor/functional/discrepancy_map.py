@@ -349,12 +349,6 @@ def within(mask: Tensor) -> list[Tensor]:
     return out
 
 
-def slices_of(mask: Tensor) -> tuple[slice, slice]:
-    """Return the rows and columns of the smallest rectangle that holds a mask [H, W]."""
-    rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in mask.nonzero(as_tuple=True))
-    return rows, columns
-
-
 def grown(mask: Tensor, pixels: int) -> Tensor:
     """Return a mask [H, W] grown by a number of pixels, or shrunk if the number is negative."""
     if pixels < 0:

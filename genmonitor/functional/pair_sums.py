@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,7 +13,6 @@ from genmonitor.linalg import chunking
 from genmonitor.linalg.distances import squared_norms
 
 Spans = Sequence[tuple[int, int]]
-Distances = Callable[[Tensor, Tensor], Tensor]
 STRIP = 2**19
 """Bytes of the rows of a matrix that a CPU processes at a time, which stay in its cache. A GPU uses the memory budget
 instead, since starting a small step takes longer than the step.
@@ -73,11 +72,6 @@ def row_spans(rows: int, columns: int, block: int, same: bool, device: str) -> l
     starts = [a for start in range(0, full, outer) for a in range(start, min(start + outer, full), step)]
     starts += range(full, rows, at_most)
     return list(zip(starts, [*starts[1:], rows], strict=True))
-
-
-def strip_distances(x: Tensor, y: Tensor, distances: Distances, spans: Spans, same: bool) -> Iterable[Tensor]:
-    """Return the distances of strips of rows, one after the other."""
-    return (distances(x[a:b], y[a if same else 0 :]) for a, b in spans)
 
 
 def gaussians_of(

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of samples, region by region, a few values at a time, whose distances add up."""
+"""Views of samples, region by region."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from genmonitor.linalg.chunking import column_blocks
-from genmonitor.linalg.whitening import Whitening
+from genmonitor.linalg.whitening import Whitening, slices_of
 from genmonitor.partition import PixelPartition
 
 
@@ -35,10 +33,9 @@ class Structure(NamedTuple):
     def __len__(self) -> int:
         return len(self.columns)
 
-    def pieces(self, region: int, *sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield the columns of a region, some at a time."""
-        for some in column_blocks(self.columns[region], sum(map(len, sets))):
-            yield tuple(x.flatten(1).index_select(1, some) for x in sets)
+    def values(self, region: int, samples: Tensor) -> Tensor:
+        """Return the columns of a region [N, D]."""
+        return samples.flatten(1).index_select(1, self.columns[region])
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +62,11 @@ class Texture:
     def __len__(self) -> int:
         return len(self.inside)
 
-    def pieces(self, region: int, *sets: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield the whitened pixels of a region, in parts."""
-        inside, count = self.inside[region], sum(map(len, sets))
-        for part in self.whitening.strips(inside, count):
-            yield tuple(self.whitening(x, inside, part)[:, :, inside[part]].flatten(1) for x in sets)
+    def values(self, region: int, images: Tensor) -> Tensor:
+        """Return the whitened pixels of a region [N, D]."""
+        inside = self.inside[region]
+        box = slices_of(inside)
+        return self.whitening(images, inside, box)[:, :, inside[box]].flatten(1)
 
 
 SampleView = Structure | Texture

@@ -49,17 +49,6 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
         yield start, min(start + step, rows)
 
 
-def column_blocks(columns: Tensor, rows: int) -> tuple[Tensor, ...]:
-    """Cut columns so that three float64 copies of a number of rows fit in the memory budget.
-
-    Example:
-        >>> import torch
-        >>> [len(some) for some in column_blocks(torch.arange(10_000), rows=4000)]
-        [5592, 4408]
-    """
-    return columns.split(max(1, MEMORY_BUDGET // (3 * 8 * max(1, rows))))
-
-
 def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]:
     """Cut items of a size in bytes into groups that fit in the cache.
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.precision import full_precision
 
 FLOOR = 0.02
 """Part of the largest standard deviation added to all, since small variations are mostly rounding and codecs."""
-NNPACK = 16
-"""Number of images from which PyTorch uses NNPACK; with fewer, and without oneDNN, it is slow."""
 REACH = 3
 """Reach of the filter to each side in pixels, enough to show blur, noise and patterns like the whole filter."""
 
@@ -95,48 +92,22 @@ class Whitening(NamedTuple):
         out = torch.empty_like(images[:, :, *part], memory_format=torch.contiguous_format)
         images, mean = images[:, :, *seen], self.mean[:, *seen]
         with full_precision():
-            each = 6 * images.element_size() * mean.numel()
-            for some in in_cache(len(images), each, max(chunking.MEMORY_BUDGET // 16, NNPACK * each)):
+            for some in in_cache(len(images), 6 * images.element_size() * mean.numel()):
                 shifted = images[some] - mean
                 shifted = shifted if inside is None else shifted.mul_(inside[*seen])
                 out[some] = self._filtered(F.pad(shifted, beyond, mode="reflect") if reach else shifted)
         return out if inside is None else out.mul_(inside[part])
 
-    def strips(self, inside: Tensor, count: int) -> Iterator[tuple[slice, slice]]:
-        """Yield rows and columns that together hold all sites inside, as many rows at a time as fit in memory.
-
-        Args:
-            inside: Boolean mask [H, W].
-            count: Number of images whose rows are whitened at a time.
-        """
-        rows, columns = (inside.any(dim).nonzero() for dim in (1, 0))
-        step = max(1, chunking.MEMORY_BUDGET // (4 * 8 * count * self.mean[:, 0].numel()))
-        for start in range(int(rows[0]), int(rows[-1]) + 1, step):
-            yield slice(start, min(start + step, int(rows[-1]) + 1)), slice(int(columns[0]), int(columns[-1]) + 1)
-
     def _filtered(self, padded: Tensor) -> Tensor:
-        axes = self.axes
-        # of up to 4 channels one mixing filter is faster than rotation, one filter each, and rotation back
-        if len(axes) <= 4:
-            return _convolved(padded, torch.einsum("kc,kij,kd->cdij", axes, self.kernels[:, 0], axes))
-        return _rotated(_convolved(_rotated(padded, axes), self.kernels), axes.T)
+        """Return the images [N, C, H, W] filtered by products of Fourier transforms, without the padding."""
+        from scipy.fft import next_fast_len
 
-
-def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
-    groups = padded.shape[1] // kernels.shape[1]
-    if padded.device.type != "cpu":
-        return F.conv2d(padded, kernels, groups=groups)
-    if padded.dtype == torch.float64:  # every image is unfolded first, as many as are given at once
-        unfolded = padded[0].numel() * kernels[0, 0].numel() * padded.element_size()
-        return torch.cat([F.conv2d(padded[some], kernels, groups=groups) for some in in_cache(len(padded), unfolded)])
-    # for few channels NNPACK, which is taken unless oneDNN is on, is two to four times as fast, and more exact
-    onednn: Any = torch.backends.mkldnn
-    before = onednn.enabled
-    onednn.enabled = before and not (groups == 1 and len(padded) >= NNPACK and torch.backends.nnpack.is_available())
-    try:
-        return F.conv2d(padded, kernels, groups=groups)
-    finally:
-        onednn.enabled = before
+        sides, reach = padded.shape[2:], self.kernels.shape[-1] - 1
+        lengths = [next_fast_len(side, real=True) for side in sides]
+        spectra = torch.fft.rfft2(_rotated(padded, self.axes), s=lengths)
+        spectra *= torch.fft.rfft2(self.kernels[:, 0].flip(1, 2), s=lengths)
+        filtered = torch.fft.irfft2(spectra, s=lengths)[..., reach : sides[0], reach : sides[1]]
+        return _rotated(filtered, self.axes.T)
 
 
 def _parts(sets: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -146,7 +117,7 @@ def _parts(sets: Sequence[Tensor]) -> Iterator[Tensor]:
 
 def _rotated(images: Tensor, axes: Tensor) -> Tensor:
     """Rotate the channels of images [N, C, H, W]."""
-    return images if len(axes) == 1 else torch.einsum("kc,nchw->nkhw", axes, images)
+    return images if len(axes) == 1 else (axes @ images.flatten(2)).unflatten(2, images.shape[2:])
 
 
 def _kernels(gain: Tensor) -> Tensor:
@@ -166,6 +137,12 @@ def _kernels(gain: Tensor) -> Tensor:
     kernel = kernel * window
     lost = kernel.sum((1, 2)) - gain[:, 0, 0]
     return (kernel - lost[:, None, None] * window / window.sum())[:, None]
+
+
+def slices_of(mask: Tensor) -> tuple[slice, slice]:
+    """Return the rows and columns of the smallest rectangle that holds a mask [H, W]."""
+    rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in mask.nonzero(as_tuple=True))
+    return rows, columns
 
 
 def cosines(size: int) -> Tensor:

@@ -10,5 +10,5 @@ def test_a_region_without_variation_has_exactly_no_distances():
     images = torch.rand(70, 3, 12, 10, generator=torch.Generator().manual_seed(0))
     images[..., 5:] = 0.3
     texture = Texture.of(Whitening.of(images), PixelPartition.grid((12, 10), 1, 2))
-    (sides,) = texture.pieces(2, images)
-    assert not sides[0].sub(sides[0][0]).any()
+    values = texture.values(2, images)
+    assert not values.sub(values[0]).any()

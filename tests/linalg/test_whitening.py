@@ -76,33 +76,6 @@ def test_a_part_is_that_of_the_whole(top, bottom, left, right):
         torch.testing.assert_close(whitening(images, mask, (slice(top, bottom), slice(left, right))), expected)
 
 
-def test_strips_hold_every_site_inside(monkeypatch):
-    whitening, inside = Whitening.of(draw(4, 2, 12, 7)), torch.zeros(12, 7, dtype=torch.bool)
-    inside[2:9, 3] = True
-    assert list(whitening.strips(inside, 10)) == [(slice(2, 9), slice(3, 4))]
-    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 4 * 8 * 10 * 14)
-    rows = [slice(2, 5), slice(5, 8), slice(8, 9)]
-    assert list(whitening.strips(inside, 10)) == [(part, slice(3, 4)) for part in rows]
-
-
-def test_the_users_choice_of_onednn_stays(monkeypatch):
-    images = torch.rand(20, 1, 12, 12)
-
-    def fail(*args, **options):
-        raise RuntimeError("of memory")
-
-    for enabled in (True, False):
-        monkeypatch.setattr(torch.backends.mkldnn, "enabled", enabled)
-        whitening = Whitening.of(images)
-        whitening(images)
-        assert torch.backends.mkldnn.enabled == enabled
-        with monkeypatch.context() as patch:
-            patch.setattr(torch.nn.functional, "conv2d", fail)
-            with pytest.raises(RuntimeError, match="of memory"):
-                whitening(images)
-        assert torch.backends.mkldnn.enabled == enabled
-
-
 @pytest.mark.parametrize("channels", [1, 3, 6])
 @pytest.mark.parametrize("count", [1, 15, 16, 40])
 def test_images_whitened_alone_are_those_of_all(channels, count):

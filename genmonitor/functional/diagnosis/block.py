@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.functional.discrepancy_map import largest_piece, slices_of
+from genmonitor.functional.discrepancy_map import largest_piece
 from genmonitor.functional.permutation import RARE
+from genmonitor.linalg.whitening import slices_of
 
 
 @dataclass(frozen=True, eq=False)

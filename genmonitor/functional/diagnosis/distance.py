@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.kinds.shape import averaged
-from genmonitor.functional.discrepancy_map import grown, slices_of, within
+from genmonitor.functional.discrepancy_map import grown, within
 from genmonitor.linalg.distances import centered, squared_norms, symmetric_product
 from genmonitor.linalg.precision import full_precision
-from genmonitor.linalg.whitening import REACH, Whitening
+from genmonitor.linalg.whitening import REACH, Whitening, slices_of
 
 GAMMAS = (0.5, 2.0, 8.0)
 """Gammas in units of the inverse mean squared distance of real images, each four times the one before."""

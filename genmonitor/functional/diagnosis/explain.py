@@ -20,8 +20,8 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import Kind, Models
 from genmonitor.functional.diagnosis.readings import Reading, read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import standardized_difference
-from genmonitor.functional.discrepancy_map import slices_of
 from genmonitor.functional.permutation import LEVEL
+from genmonitor.linalg.whitening import slices_of
 
 IDENTIFIED, NEARLY_ALL = 0.5, 0.95
 """Share that faults must explain to be the cause and not only the nearest kind, if nothing else is visible, and if

@@ -15,9 +15,9 @@ from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, 
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
 from genmonitor.functional.diagnosis.kinds import FaultModel, Kind, Models
 from genmonitor.functional.diagnosis.kinds.variety import Misfit
-from genmonitor.functional.discrepancy_map import KEPT, grown, largest_piece, slices_of, within
+from genmonitor.functional.discrepancy_map import KEPT, grown, largest_piece, within
 from genmonitor.functional.permutation import LEVEL
-from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
+from genmonitor.linalg.whitening import FLOOR, REACH, Whitening, slices_of
 
 SEARCHED = 112
 """Number of images a side for the search of the place."""
