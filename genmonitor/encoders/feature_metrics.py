@@ -18,7 +18,6 @@ from torchmetrics import Metric
 from genmonitor._io import atomic_write
 from genmonitor._validation import check_at_least, check_bool, check_one_of
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder
-from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.metrics.authenticity import Authenticity
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
@@ -211,8 +210,8 @@ class _CMMD(MaximumMeanDiscrepancy):
     def update(self, samples: Tensor, real: bool) -> None:
         super().update(normalize(samples), real)
 
-    def _value(self, means: KernelMeans) -> Tensor:
-        return 1000 * super()._value(means)
+    def _compared(self, fake: Tensor, real: Tensor) -> Tensor:
+        return 1000 * super()._compared(fake, real)
 
 
 OURS: dict[str, Callable[..., Metric]] = {"prdc": PRDC, "authenticity": Authenticity, "cmmd": _CMMD}

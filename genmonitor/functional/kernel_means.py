@@ -60,7 +60,6 @@ def kernel_means(
     *,
     partition: PixelPartition | None = None,
     block_size: int | None = None,
-    within_real: Tensor | None = None,
 ) -> KernelMeans:
     """Average a kernel over the pairs of samples, within each pair of blocks.
 
@@ -70,27 +69,15 @@ def kernel_means(
         kernel: Kernel with its gamma set; it must factorize if there is a `partition`.
         partition: Regions of images; None for the whole alone.
         block_size: Number of samples per block, dividing N and M; None for one block.
-        within_real: Means of the real side alone, if already known.
     """
-    fake_block, real_block = block_size or len(fake), block_size or len(real)
-    if within_real is None:
-        within_real = means_within(real, kernel, partition, real_block)
-    sums = GroupKernels.single(kernel, real, partition).sums(fake, real, (fake_block, real_block)).blocks[:, 0]
-    across = 1 + sums / (fake_block * real_block)
-    return KernelMeans(across, means_within(fake, kernel, partition, fake_block), within_real, fake_block, real_block)
-
-
-def means_within(x: Tensor, kernel: Kernel, partition: PixelPartition | None, size: int) -> Tensor:
-    """Average the kernel over the pairs within each block, including a sample with itself: [1 + regions, A].
-
-    Args:
-        x: Samples [N, ...].
-        kernel: Kernel with its gamma set.
-        partition: Same as in `kernel_means`.
-        size: Number of samples in a block.
-    """
-    kernels = GroupKernels.single(kernel, x, partition)
-    return 1 + torch.cat([kernels.sums(block).totals for block in x.split(size)], 1) / size**2
+    kernels = GroupKernels.single(kernel, real, partition)
+    sizes = block_size or len(fake), block_size or len(real)
+    across = 1 + kernels.sums(fake, real, sizes).blocks[:, 0] / (sizes[0] * sizes[1])
+    within = []
+    for x, size in zip((fake, real), sizes, strict=True):
+        totals = [kernels.sums(block).totals for block in x.split(size)]
+        within.append(1 + torch.cat(totals, 1) / size**2)
+    return KernelMeans(across, within[0], within[1], *sizes)
 
 
 def check_two_samples(

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from genmonitor._validation import check_features, check_min_samples, check_positive, check_tensor
 from genmonitor.linalg import chunking
-from genmonitor.linalg.distances import holds_distances
 from genmonitor.linalg.precision import full_precision
 
 MEDIAN_SAMPLES = 1000
@@ -35,10 +34,10 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
     gamma: float | None = None
     takes_gamma: ClassVar[bool] = True
     """True if the kernel decays with `distances` at a rate gamma."""
-    exponential: ClassVar[bool] = False
-    """True if the kernel is exp(-gamma · distance)."""
-    sums_over_sites: ClassVar[bool] = False
-    """True if `distances` of samples are the sums of those of their parts, for any division."""
+    factorizes: ClassVar[bool] = False
+    """True if the kernel is exp(-gamma · distance) with distances that are sums of those of the samples' parts, for any
+    division. It is then the product of the kernels of the parts.
+    """
     shift_invariant: ClassVar[bool] = False
     """True if k(x + s, y + s) = k(x, y)."""
     explicit_features: ClassVar[Literal["exact", "random"] | None] = None
@@ -61,11 +60,6 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
             raise ValueError("Expected `gamma` to be set, but got None. Give a number or call `resolved` with data.")
         return self.gamma
 
-    @property
-    def factorizes(self) -> bool:
-        """True if the kernel of samples is the product of the kernels of their parts."""
-        return self.exponential and self.sums_over_sites
-
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the distances [N, M] of `prepared` data on which the kernel depends."""
         raise NotImplementedError(f"{type(self).__name__} is not a function of a distance.")
@@ -76,10 +70,6 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         Rows may be separated afterwards; `y` may be `x`.
         """
         return x, y
-
-    def holds(self, x: Tensor) -> bool:
-        """Return True if the dtype of samples near zero [N, D] is precise enough for their kernel."""
-        return holds_distances(x)
 
     def check_samples(self, name: str, x: Tensor) -> None:  # noqa: B027 - defined for all samples
         """Refuse samples [N, D] for which the kernel is not defined."""
@@ -103,7 +93,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         x = check_tensor("x", x)
         check_min_samples("x", x)
         first = x.detach()[:MEDIAN_SAMPLES]
-        columns = chunking.MEMORY_BUDGET // (8 * 8 * len(first)) if self.sums_over_sites else first.shape[1]
+        columns = chunking.MEMORY_BUDGET // (8 * 8 * len(first)) if self.factorizes else first.shape[1]
         distances = torch.zeros(len(first), len(first), dtype=torch.float64, device=first.device)
         with full_precision():
             for part in first.split(max(1, columns), dim=1):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_no_zero_rows, check_positive
 from genmonitor.kernels.base import Kernel
-from genmonitor.linalg.distances import centered, holds_distances, squared_distances
+from genmonitor.linalg.distances import centered, squared_distances
 from genmonitor.linalg.feature_maps import unit_sphere
 
 
@@ -31,8 +31,7 @@ class GaussianKernel(Kernel):
         GaussianKernel(gamma=0.125)
     """
 
-    exponential: ClassVar[bool] = True
-    sums_over_sites: ClassVar[bool] = True
+    factorizes: ClassVar[bool] = True
     shift_invariant: ClassVar[bool] = True
     explicit_features: ClassVar[Literal["exact", "random"] | None] = "random"
     has_taylor_features: ClassVar[bool] = True
@@ -49,10 +48,6 @@ class GaussianKernel(Kernel):
     def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return both sets near zero, in float64 if their own dtype loses distances."""
         return centered(x, y, self.gamma)
-
-    def holds(self, x: Tensor) -> bool:
-        """Return True if the dtype of samples near zero [N, D] is precise enough for their kernel."""
-        return holds_distances(x, self.gamma)
 
     def gram(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the Gram matrix [N, M] of `prepared` data, in the current precision."""
@@ -85,21 +80,13 @@ class LaplacianKernel(Kernel):
         tensor([[0.3679]])
     """
 
-    exponential: ClassVar[bool] = True
-    sums_over_sites: ClassVar[bool] = True
+    factorizes: ClassVar[bool] = True
     shift_invariant: ClassVar[bool] = True
     explicit_features: ClassVar[Literal["exact", "random"] | None] = "random"
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return L1 distances [N, M]."""
         return torch.cdist(x, y, p=1)
-
-    def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both sets unchanged, since distances are sums of differences, unless gamma overflows their dtype."""
-        kind = torch.finfo(x.dtype)
-        if self.gamma is None or kind.tiny**0.5 <= self.gamma <= kind.max**0.5:
-            return x, y
-        return x.double(), y.double()
 
     def site_grams(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
         """Write the kernel minus one of S sites, of values x [S, N, V] and y [S, M, V], to out [S, N, M]."""

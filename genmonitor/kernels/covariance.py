@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -49,11 +50,15 @@ class FeatureMap:
         size: Number P of features.
         kernel: Kernel of the features.
         frequencies: Frequencies of random features [P / 2, D]; None for exact ones.
+        factor: Number of values of the first factor, if random features are those of a product of two kernels. They
+            are then products of a normal projection of these values and one of the others, over sqrt(P), and
+            `frequencies` holds the projections [P, D].
     """
 
     size: int
     kernel: Kernel
     frequencies: Tensor | None = None
+    factor: int | None = None
 
     def to(self, device: torch.device) -> FeatureMap:
         """Return the map on a device."""
@@ -62,7 +67,14 @@ class FeatureMap:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the features."""
         with full_precision():
-            return self.kernel.features(x) if self.frequencies is None else fourier_features(x, self.frequencies)
+            if self.frequencies is None:
+                return self.kernel.features(x)
+            if self.factor is None:
+                return fourier_features(x, self.frequencies)
+            first = slice(self.factor)
+            others = slice(self.factor, None)
+            projection = self.frequencies.to(x).T
+            return (x[:, first] @ projection[first]) * (x[:, others] @ projection[others]) / math.sqrt(self.size)
 
 
 def check_side(name: str, x: Tensor, kernel: Kernel) -> Kernel:
@@ -88,6 +100,7 @@ def random_features(kernel: Kernel, dim: int, num_features: int, seed: int) -> F
     return FeatureMap(2 * num_features, kernel, kernel.frequencies(normal))
 
 
+@lru_cache(maxsize=4)  # a streaming metric needs the same one for each batch
 def feature_map(kernel: Kernel, dim: int, num_features: int | None, seed: int) -> FeatureMap | None:
     """Return the map of a kernel with its gamma set; None if it has no explicit features."""
     if kernel.explicit_features == "exact":

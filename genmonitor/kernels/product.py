@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -14,60 +14,30 @@ from genmonitor._validation import check_at_least
 from genmonitor.kernels.base import Kernel, check_kernel
 from genmonitor.kernels.builtin import GaussianKernel
 from genmonitor.kernels.covariance import FeatureMap, exact_features
-from genmonitor.linalg.precision import full_precision
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ProjectedPairs(FeatureMap):
-    """Random features of the product of two kernels with exact features x and t: (P x) ⊙ (Q t) / sqrt(R).
-
-    P and Q are standard normal.
-
-    Attributes:
-        output_projection: Projection P [R, D].
-        prompt_projection: Projection Q [R, E].
-    """
-
-    output_projection: Tensor
-    prompt_projection: Tensor
-
-    def to(self, device: torch.device) -> ProjectedPairs:
-        """Return the map on a device."""
-        projections = self.output_projection.to(device), self.prompt_projection.to(device)
-        return replace(self, output_projection=projections[0], prompt_projection=projections[1])
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map rows [N, D + E] of features of outputs and of prompts to [N, R]."""
-        p, q = self.output_projection.to(x), self.prompt_projection.to(x)
-        d = p.shape[1]
-        with full_precision():
-            return (x[:, :d] @ p.T) * (x[:, d:] @ q.T) / math.sqrt(self.size)
 
 
 @dataclass(frozen=True)
 class PairKernel:
     """The kernel k((x, t), (y, u)) = k_X(x, y) k_T(t, u) of outputs x, y and their prompts t, u.
 
-    A pair is one row: the values of the output, then those of the prompt. They are shifted near zero for a
-    shift-invariant kernel, and replaced by the exact features of a kernel that has them.
+    A pair is one row: the values of the output, then those of the prompt. Those of a kernel with exact features are
+    replaced by these.
 
     Args:
         output_kernel: Kernel of the outputs, its gamma set.
         prompt_kernel: Kernel of the prompts, its gamma set.
-        output_shift: Vector to subtract from outputs [D].
-        prompt_shift: Vector to subtract from prompts [E].
+        dims: Numbers of values of an output and of a prompt.
     """
 
     output_kernel: Kernel
     prompt_kernel: Kernel
-    output_shift: Tensor
-    prompt_shift: Tensor
+    dims: tuple[int, int]
 
     @classmethod
     def of(
         cls, outputs: Tensor, prompts: Tensor, output_kernel: Kernel | None, prompt_kernel: Kernel | None
     ) -> PairKernel:
-        """Make the kernel from data, with gammas by the median heuristic if not given, and means as shifts.
+        """Make the kernel from data, with gammas by the median heuristic if not given.
 
         Args:
             outputs: Outputs [N, D].
@@ -76,24 +46,13 @@ class PairKernel:
             prompt_kernel: Kernel of prompts; None for a Gaussian.
         """
         kernels = (resolved("output_kernel", output_kernel, outputs), resolved("prompt_kernel", prompt_kernel, prompts))
-        return cls(*kernels, _shift(kernels[0], outputs), _shift(kernels[1], prompts))
+        return cls(*kernels, (outputs.shape[1], prompts.shape[1]))
 
     def rows(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        """Return pairs [N, D + E] of outputs [N, D] and prompts [N, E], on the device of the outputs.
-
-        They have the dtype of the outputs, or float64 if that loses distances.
-        """
-        rows = self._rows(outputs, prompts)
-        return rows if self._holds(rows) else self._rows(outputs.double(), prompts.double())
-
-    def _rows(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        parts = []
-        sides = ((outputs, self.output_shift, self.output_kernel), (prompts, self.prompt_shift, self.prompt_kernel))
-        for values, shift, kernel in sides:
-            exact = kernel.explicit_features == "exact"
-            part = kernel.features(values) if exact else values - shift.to(values)
-            parts.append(part.to(outputs))
-        return torch.cat(parts, 1)
+        """Return pairs [N, D + E] of outputs [N, D] and prompts [N, E], on the device of the outputs."""
+        sides = (self.output_kernel, outputs), (self.prompt_kernel, prompts)
+        parts = [kernel.features(x) if kernel.explicit_features == "exact" else x for kernel, x in sides]
+        return torch.cat([part.to(outputs.device) for part in parts], 1)
 
     def _parts(self, rows: Tensor) -> list[tuple[Kernel, Tensor]]:
         """Return both kernels, each with its columns of the rows."""
@@ -102,18 +61,13 @@ class PairKernel:
     @property
     def _sizes(self) -> list[int]:
         """Numbers of columns of an output and of a prompt in a row."""
-        sides = ((self.output_kernel, len(self.output_shift)), (self.prompt_kernel, len(self.prompt_shift)))
+        sides = zip((self.output_kernel, self.prompt_kernel), self.dims, strict=True)
         return [exact_features(k, dim).size if k.explicit_features == "exact" else dim for k, dim in sides]
-
-    def _holds(self, rows: Tensor) -> bool:
-        """Return True if the dtype of rows is precise enough for the kernels, which float64 always is."""
-        parts = self._parts(rows)
-        return rows.dtype == torch.float64 or all(k.holds(part) for k, part in parts if k.explicit_features != "exact")
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], in the current precision."""
         of_outputs, of_prompts = (
-            x @ y.T if kernel.explicit_features == "exact" else kernel.gram(x, y)
+            x @ y.T if kernel.explicit_features == "exact" else kernel.gram(*kernel.prepared(x, y))
             for (kernel, x), (_, y) in zip(self._parts(a), self._parts(b), strict=True)
         )
         return of_outputs * of_prompts
@@ -132,8 +86,8 @@ class PairKernel:
         """
         of_outputs, of_prompts = (self._normal(side, num_features, seed) for side in (0, 1))
         if self.output_kernel.explicit_features == "exact":
-            projections = {"output_projection": of_outputs(), "prompt_projection": of_prompts()}
-            return ProjectedPairs(size=num_features, kernel=self.output_kernel, **projections)
+            projection = torch.cat([of_outputs(), of_prompts()], 1)
+            return FeatureMap(num_features, self.output_kernel, projection, factor=self._sizes[0])
         frequencies = [self.output_kernel.frequencies(of_outputs), self.prompt_kernel.frequencies(of_prompts)]
         return FeatureMap(2 * num_features, self.output_kernel, torch.cat(frequencies, 1))
 
@@ -146,6 +100,12 @@ class PairKernel:
             return both.split(sizes, dim=1)[side]
 
         return draw
+
+
+@lru_cache(maxsize=4)  # a streaming metric needs the same ones for each batch
+def pair_features(kernel: PairKernel, num_features: int, seed: int) -> FeatureMap:
+    """Return `PairKernel.features`, drawn once."""
+    return kernel.features(num_features, seed)
 
 
 def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
@@ -164,13 +124,6 @@ def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
         200
     """
     return num_features * (1 if (output_kernel or GaussianKernel()).explicit_features == "exact" else 2)
-
-
-def _shift(kernel: Kernel, values: Tensor) -> Tensor:
-    """Return the mean of samples [N, D], or zeros if subtracting it would lose samples because of extreme ones."""
-    mean = values.detach().mean(0)
-    near = values.detach().double() - mean
-    return mean if kernel.shift_invariant and kernel.holds(near) else torch.zeros_like(mean)
 
 
 def check_pair_kernels(

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from genmonitor._validation import check_bool, check_min_samples, check_samples, check_whole_blocks
-from genmonitor.functional.kernel_means import KernelMeans, check_estimator, kernel_means
+from genmonitor._validation import check_bool, check_min_samples, check_samples
+from genmonitor.functional.kernel_means import check_estimator
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.metrics._base import GenerativeMetric, KernelMetric, joined
 from genmonitor.partition import PixelPartition
@@ -79,7 +78,7 @@ class TwoSidedMetric(GenerativeMetric):
 
 
 class TwoSampleMetric(TwoSidedMetric, KernelMetric):
-    """Averages a kernel over pairs of samples; a subclass computes its value from these means.
+    """Averages a kernel over pairs of samples.
 
     Args:
         kernel: Kernel; None for a Gaussian.
@@ -115,17 +114,8 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
         """The kernel, with its gamma once `compute` has taken it from the real samples."""
         return self._kernel("gamma")
 
-    def _compared(self, fake: Tensor, real: Tensor) -> Any:
-        check_min_samples("fake samples", fake)
+    def _settings(self, real: Tensor) -> dict[str, Any]:
+        """Return the kernel, resolved from real samples, and the estimator, as arguments of a function."""
         check_min_samples("real samples", real)
-        check_whole_blocks("fake", len(fake), self.block_size)
-        check_whole_blocks("real", len(real), self.block_size)
         kernel = self._resolved("gamma", real.flatten(1))
-        dtype = torch.promote_types(fake.dtype, real.dtype)
-        fake, real = fake.to(dtype), real.to(dtype)
-        means = kernel_means(fake, real, kernel, partition=self.partition, block_size=self.block_size)
-        return self._value(means.without_diagonal() if self.unbiased else means)
-
-    def _value(self, means: KernelMeans) -> Any:
-        """Return the metric's value from the means of the kernel."""
-        raise NotImplementedError
+        return {"kernel": kernel, "block_size": self.block_size, "unbiased": self.unbiased}

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor.functional.cms import cms_from_means
-from genmonitor.functional.kernel_means import KernelMeans
+from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.kernels import Kernel
 from genmonitor.metrics._real_fake import TwoSampleMetric
 from genmonitor.partition import PixelPartition
@@ -63,5 +62,5 @@ class CosineMeanSimilarity(TwoSampleMetric):
     ) -> None:
         super().__init__(kernel, partition, block_size, unbiased, reset_real_features, **kwargs)
 
-    def _value(self, means: KernelMeans) -> Tensor | dict[str, Tensor]:
-        return cms_from_means(means, self.partition)
+    def _compared(self, fake: Tensor, real: Tensor) -> Tensor | dict[str, Tensor]:
+        return cosine_mean_similarity(fake, real, partition=self.partition, **self._settings(real))

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor.functional.kernel_means import KernelMeans
-from genmonitor.functional.mmd import mmd_from_means
+from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.kernels import Kernel
 from genmonitor.metrics._real_fake import TwoSampleMetric
 
@@ -59,5 +58,5 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
     ) -> None:
         super().__init__(kernel, None, block_size, unbiased, reset_real_features, **kwargs)
 
-    def _value(self, means: KernelMeans) -> Tensor:
-        return mmd_from_means(means)
+    def _compared(self, fake: Tensor, real: Tensor) -> Tensor:
+        return maximum_mean_discrepancy(fake, real, **self._settings(real))

@@ -21,7 +21,7 @@ from genmonitor.functional.promptsplit import (
 )
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap
-from genmonitor.kernels.product import PairKernel, resolved
+from genmonitor.kernels.product import PairKernel, pair_features, resolved
 from genmonitor.linalg.precision import full_precision
 from genmonitor.metrics._spectral import MomentMetric
 
@@ -197,15 +197,15 @@ class PromptSplit(MomentMetric):
         self._keep_gamma("prompt_gamma", prompt_kernel)
 
     def _pair_kernel(self) -> PairKernel:
-        """Return the kernel of pairs, whose float64 rows need no shift."""
+        """Return the kernel of pairs."""
         kernels = self.output_kernel, self.prompt_kernel
         self._check_own(not any(kernel.takes_gamma and kernel.gamma is None for kernel in kernels))
-        return PairKernel(*kernels, *(torch.zeros(dim) for dim in self.dims.tolist()))
+        outputs, prompts = self.dims.tolist()
+        return PairKernel(*kernels, (outputs, prompts))
 
     def _features(self, num_features: int) -> FeatureMap:
-        """Return the random features of pairs, which are drawn once."""
-        pairs = self._pair_kernel()
-        return self._feature_map("pairs", self._dims(), lambda: pairs.features(num_features, self.seed))
+        """Return the random features of pairs, on the metric's device."""
+        return pair_features(self._pair_kernel(), num_features, self.seed).to(self.device)
 
     def _dims(self) -> tuple[int, int] | None:
         """Return the dimensions of outputs and prompts, once they are known."""

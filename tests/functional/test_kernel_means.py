@@ -65,14 +65,6 @@ def test_the_regions_cost_the_whole_nothing_but_rounding():
         torch.testing.assert_close(getattr(beside, name)[:1], getattr(alone, name))
 
 
-def test_what_is_known_of_the_real_side_is_taken_over():
-    fake, real = draw(15), draw(20, seed=1)
-    known = torch.full((1, 1), 0.5, dtype=torch.float64)
-    means = kernel_means(fake, real, GaussianKernel(0.2), within_real=known)
-    assert means.within_real is known
-    assert torch.equal(means.across, kernel_means(fake, real, GaussianKernel(0.2)).across)
-
-
 def test_the_cosine_kernel_is_not_shifted():
     fake, real = 3 + draw(8), 3 + draw(9, seed=1)
     means = kernel_means(fake, real, CosineKernel())

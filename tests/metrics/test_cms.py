@@ -73,7 +73,7 @@ def test_a_forward_that_fails_leaves_the_metric_as_after_update():
     with pytest.raises(ValueError, match="real samples before `compute`"):
         metric(draw(8, 3), real=False)
     metric(draw(30, 3, seed=1), real=True)
-    with pytest.raises(ValueError, match="`fake samples` to hold at least 2"):
+    with pytest.raises(ValueError, match="`fake` to hold at least 2"):
         metric(draw(1, 3, seed=2), real=False)
     fake = torch.cat([draw(8, 3), draw(1, 3, seed=2)])
     assert float(metric.compute()) == pytest.approx(float(cosine_mean_similarity(fake, draw(30, 3, seed=1))))

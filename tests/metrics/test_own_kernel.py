@@ -42,7 +42,6 @@ GAMMA = 0.4
 class RationalQuadratic(Kernel):
     """1 / (1 + gamma ‖x - y‖²): a sum over sites, but no exponential of one."""
 
-    sums_over_sites: ClassVar[bool] = True
     shift_invariant: ClassVar[bool] = True
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
@@ -56,8 +55,6 @@ class RationalQuadratic(Kernel):
 class Euclidean(Kernel):
     """exp(-gamma ‖x - y‖₂): an exponential, but not of a sum over sites."""
 
-    exponential: ClassVar[bool] = True
-
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         return (x[:, None] - y).square().sum(2).sqrt()
 
@@ -66,8 +63,7 @@ class Euclidean(Kernel):
 class ChiSquared(Kernel):
     """exp(-gamma Σ (x - y)² / (x + y)): the product of its sites, but not shift-invariant."""
 
-    exponential: ClassVar[bool] = True
-    sums_over_sites: ClassVar[bool] = True
+    factorizes: ClassVar[bool] = True
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         return ((x[:, None] - y).square() / (x[:, None] + y)).sum(2)

@@ -15,7 +15,7 @@ from genmonitor._validation import check_samples
 from genmonitor.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.discrepancy import GroupKernels, View, group_names, views_of_state
-from genmonitor.functional.kernel_means import KernelMeans, kernel_means, means_within
+from genmonitor.functional.kernel_means import KernelMeans, kernel_means
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.pair_sums import PairSums
 from genmonitor.functional.permutation import NUM_PERMUTATIONS, Blocks, familywise_p_values, split_statistics
@@ -109,7 +109,6 @@ class RealRegions:
         self.fixed, self.real = fixed, real
         self.views = views_of_state(fixed.views, real, fixed.partition)
         self._in_blocks: dict[tuple[int, ...], dict[View, PairSums]] = {}
-        self._means: Tensor | None = None
         if fixed.kernel.has_taylor_features and fixed.block_size is None:  # a Gaussian, as the views have
             self.views["structure"] = replace(self.views["structure"], gamma=fixed.kernel.gamma)
         # views are weighted by the inverse standard deviation of their MMD between real images, else as the image
@@ -167,7 +166,10 @@ class RealRegions:
             if testable:
                 statistics.append(split_statistics(*sums, blocks))
                 influences[view] = influence_of(kernels, *sums)
-        values = self._values(self._kernel_means(fake) if means is None else means)
+        if means is None:  # of a kernel that needs distances, or blocks, of its own
+            of = self.fixed
+            means = kernel_means(fake, self.real, of.kernel, partition=of.partition, block_size=of.block_size)
+        values = self._values(means)
         names = group_names(self.fixed.partition)
         error = dict(zip(names, squared.sqrt().tolist(), strict=True))
         if not testable:
@@ -178,14 +180,6 @@ class RealRegions:
         of_views = {view: distances(influence) for view, influence in influences.items()}
         together = _on_cpu(both_views(influences, self._counts), blocks)
         return RegionMeasures(values, error, p, of_views, together, fake, self.real)
-
-    def _kernel_means(self, fake: Tensor) -> KernelMeans:
-        """Average a kernel that needs distances, or blocks, of its own."""
-        of = self.fixed
-        if self._means is None:
-            self._means = means_within(self.real, of.kernel, of.partition, of.block_size or len(self.real))
-        options: Any = {"partition": of.partition, "block_size": of.block_size, "within_real": self._means}
-        return kernel_means(fake, self.real, of.kernel, **options)
 
     def _values(self, means: KernelMeans) -> dict[str, float]:
         """Return CMS, product, shares and the unbiased MMD of the image."""
