@@ -51,7 +51,6 @@ class GroupKernels:
         multipliers: Multiples of the unit, one for each of K kernels, in rising order.
         kernel: Kernel that defines the distances; its own gamma counts only if it does not factorize.
         mixture: Weight of each kernel in their mixture [G, K]; None if no mixture is needed.
-        scales: Mean squared distance of the reference samples in each group [G]; None if a kernel was given.
         spread: Root mean square of each centered kernel of two real samples [G, K], see `balanced`.
         deviation: Root mean square of the centered mixture [G].
         gamma: Gamma of one more Gaussian for all groups, outside the mixture; None for none.
@@ -63,7 +62,6 @@ class GroupKernels:
     multipliers: tuple[float, ...]
     kernel: Kernel
     mixture: Tensor | None = None
-    scales: Tensor | None = None
     spread: Tensor | None = None
     deviation: Tensor | None = None
     gamma: float | None = None
@@ -96,7 +94,7 @@ class GroupKernels:
             )
         known = torch.where(scales > 0, scales, scales[0]).cpu()
         unit = torch.where(known > 0, 1 / known, 0)
-        return cls(names, view, unit, tuple(sorted(multipliers)), GaussianKernel(), scales=scales.cpu())
+        return cls(names, view, unit, tuple(sorted(multipliers)), GaussianKernel())
 
     @classmethod
     def single(cls, kernel: Kernel, x: Tensor, partition: PixelPartition | None, mixture: bool = False) -> GroupKernels:

@@ -111,11 +111,6 @@ class Blocks(NamedTuple):
         """Return the mean of each block from the values of the samples of `take`: float64 [blocks, ...]."""
         return values.double().unflatten(0, (-1, self.size)).mean(1)
 
-    def differences(self, values: Tensor) -> Tensor:
-        """Return the mean of the fake blocks minus that of the real ones in each split: float64 [splits, ...]."""
-        means = self.means(values)
-        return (self.weights(means.device).T @ means.flatten(1)).unflatten(1, means.shape[1:])
-
     def quadratic_forms(self, grams: Tensor) -> Tensor:
         """Return wᵀ K w for the weights w of each split.
 

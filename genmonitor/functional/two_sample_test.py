@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -119,9 +118,7 @@ def pooled_statistics(
         of = kernels[view]
         sums = of.sums(fake, sizes=sizes), of.sums(fake, real, sizes), of.sums(real, sizes=sizes)
         statistics.append(split_statistics(*sums, blocks))
-    scales = kernels["structure"].scales
-    assert scales is not None  # as they are of kernels that were not given
-    return torch.stack(statistics).amax(0).masked_fill((scales == 0)[:, None], -math.inf)
+    return torch.stack(statistics).amax(0)
 
 
 def check_test_arguments(gammas: Sequence[float], num_permutations: int, seed: int, views: Sequence[View]) -> None:

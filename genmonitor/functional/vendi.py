@@ -19,7 +19,7 @@ from genmonitor._validation import (
 from genmonitor.functional.discrepancy import GroupKernels
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix, has_features
-from genmonitor.linalg.spectrum import entropy, largest_eigenpairs, psd_eigenvalues, rounding_of
+from genmonitor.linalg.spectrum import entropy, psd_eigenvalues, rounding_of
 
 
 def vendi_score(
@@ -223,7 +223,8 @@ def vendi_modes(covariance: Tensor, feature_sum: Tensor, num_modes: int, count: 
     size = len(covariance)
     if check_at_least("num_modes", num_modes, 1) > size:
         raise ValueError(f"Expected `num_modes` to be at most {size}, the features of the kernel, but got {num_modes}.")
-    eigenvalues, vectors = largest_eigenpairs(covariance, num_modes)
+    eigenvalues, vectors = torch.linalg.eigh(covariance)
+    eigenvalues, vectors = eigenvalues.flip(0)[:num_modes], vectors.flip(1)[:, :num_modes]
     totals = feature_sum @ vectors
     rounding = 1e-5 * count * eigenvalues.clamp_min(0).sqrt()
     largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))[0]

@@ -128,25 +128,6 @@ def inverse_root(matrix: Tensor, rcond: float) -> Tensor:
     return vectors[:, keep] / eigenvalues[keep].sqrt()
 
 
-def largest_eigenpairs(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest eigenvalues of a symmetric matrix and their eigenvectors.
-
-    Args:
-        matrix: Symmetric [D, D].
-        count: Number K of eigenvalues, at most D.
-
-    Returns:
-        Eigenvalues [K] in falling order, and eigenvectors [D, K] as columns of norm 1, with arbitrary sign.
-
-    Example:
-        >>> values, vectors = largest_eigenpairs(torch.diag(torch.tensor([1.0, 3.0, 2.0])), count=2)
-        >>> values
-        tensor([3., 2.])
-    """
-    eigenvalues, vectors = torch.linalg.eigh(matrix)
-    return eigenvalues.flip(0)[:count], vectors.flip(1)[:, :count]
-
-
 Operator = Callable[[Tensor], Tensor]
 
 

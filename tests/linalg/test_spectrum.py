@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genmonitor.linalg.spectrum import entropy, inverse_root, largest_eigenpairs, psd_eigenvalues, unnormalized_entropy
+from genmonitor.linalg.spectrum import entropy, inverse_root, psd_eigenvalues, unnormalized_entropy
 
 ORDERS = [0.3, 1.0, 2.0, 5.5, math.inf]
 
@@ -116,14 +116,6 @@ def test_inverse_root_by_cholesky_only_where_nothing_is_cut(monkeypatch):
 
 def test_inverse_root_of_nothing_has_no_columns():
     assert inverse_root(torch.zeros(3, 3).double(), 1e-6).shape == (3, 0)
-
-
-def test_largest_eigenpairs():
-    matrix = psd([0.1, 0.5, 0.4, 0.0])
-    values, vectors = largest_eigenpairs(matrix, 2)
-    close(values, [0.5, 0.4])
-    close(matrix @ vectors, vectors * values)
-    close(vectors.T @ vectors, torch.eye(2).double())
 
 
 @pytest.mark.parametrize("rank", [30, 200, 1100])
