@@ -178,7 +178,7 @@ class GroupKernels:
         out = torch.zeros(len(self.names), len(sets), len(sets), dtype=torch.float64, device=x.device)
         spans = row_spans(len(x), len(x), 1, True, x.device.type)
         with full_precision():
-            of = self._mixed_alone()
+            of = replace(self, gamma=None)
             for strip in of._strips(x, x, spans, same=True):
                 rows = strip.stop - strip.start
                 _, mixed, constant = of._summed(strip, rows)
@@ -188,13 +188,6 @@ class GroupKernels:
                 beyond = sums[:, rows:] @ every[:, rows:].T
                 out[strip.group] += sums[:, :rows] @ every[:, :rows].T + beyond + beyond.T
         return out
-
-    def _mixed_alone(self) -> GroupKernels:
-        """Return these kernels without those outside the mixture."""
-        assert self.mixture is not None
-        used = (self.mixture > 0).any(0)
-        multipliers = (x for x, mixed in zip(self.multipliers, used.tolist(), strict=True) if mixed)
-        return replace(self, multipliers=tuple(multipliers), mixture=self.mixture[:, used], gamma=None)
 
     def _summed(self, strip: Strip, rows: int) -> tuple[Tensor, Tensor | None, float]:
         """Return sums over `rows` rows of each kernel minus one [K, strips, columns], and the mixture of a strip.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pdist
 
 from genmonitor._io import atomic_write
 from genmonitor._validation import (
@@ -140,11 +141,7 @@ def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalib
         index = check_integers("prompt_index", prompt_index)
         check_same_length("features", x, "prompt_index", index)
         groups = [x[index == prompt] for prompt in index.unique()]
-    found = []
-    for group in groups:
-        rows, columns = torch.triu_indices(len(group), len(group), offset=1, device=x.device)
-        found.append(pair_distances(group)[rows, columns])
-    distances = torch.cat(found).sort().values.cpu()
+    distances = torch.cat([pdist(group.double()).square() for group in groups]).sort().values.cpu()
     check_some_prompts(len(distances), 2)
     largest = 4 * x.double().square().sum(1).max().cpu()
     knots = torch.cat([distances.new_zeros(1), distances, largest[None]])
@@ -157,7 +154,7 @@ def pair_distances(x: Tensor) -> Tensor:
     rows, columns = torch.triu_indices(n, n, offset=1, device=x.device)
     out = torch.zeros(n, n, dtype=torch.float64, device=x.device)
     # one difference after the other, in the same way for each pair, so that equal distances are equal to the last bit
-    out[rows, columns] = torch.nn.functional.pdist(x.double()).square()
+    out[rows, columns] = pdist(x.double()).square()
     return out + out.T
 
 
@@ -183,11 +180,8 @@ def _numpy_globals() -> list[Any]:
 
 
 def check_calibration(calibration: W1KPCalibration | None, k: int | None) -> W1KPCalibration:
-    """Refuse a missing calibration, and subsets too small for a pair.
-
-    The calibration is recognized by its attributes, since its class is defined a layer above.
-    """
-    if calibration is None or not hasattr(calibration, "heights"):
+    """Refuse a missing calibration, and subsets too small for a pair."""
+    if not isinstance(calibration, W1KPCalibration):
         raise ValueError(
             f"Expected `calibration` to be a W1KPCalibration, but got {calibration!r}: distances of one embedding mean "
             "nothing in another. Fit one with calibrate(features, prompt_index) on outputs of many prompts, or load "

@@ -227,18 +227,12 @@ class KernelMetric(GenerativeMetric):
     def _keep_gamma(self, gamma: str, kernel: Kernel) -> None:
         """Make the gamma of a resolved kernel part of the state."""
         if kernel.takes_gamma:
-            getattr(self, gamma).fill_(kernel.resolved_gamma)
+            with torch.inference_mode(False):  # else it could not be loaded outside of such a mode
+                setattr(self, gamma, torch.full_like(getattr(self, gamma), kernel.resolved_gamma))
 
-    @contextmanager
-    def _state_of_a_batch(self) -> Iterator[None]:
-        """Restore the gammas too: one that is open stays open."""
-        before = {gamma: getattr(self, gamma).clone() for gamma in self._kernels}
-        with super()._state_of_a_batch():
-            try:
-                yield
-            finally:
-                for gamma, value in before.items():
-                    getattr(self, gamma).copy_(value)
+    def _own_states(self) -> dict[str, Tensor | list[Tensor]]:
+        """Return the gammas too: one that is open stays open after a batch."""
+        return super()._own_states() | {gamma: getattr(self, gamma) for gamma in self._kernels}
 
 
 def is_left_out(real: bool, reference: bool = False) -> bool:
