@@ -19,7 +19,7 @@ from genmonitor.report.run import MonitorRun
 LABELS = torch.tensor([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 0, 0]])
 PARTITION = PixelPartition(LABELS)
 SPECS = RegionValues(PARTITION.regions()).specs
-VALUES = [spec for spec in (*SPECS, *RUN_VALUES) if spec.key not in ("violations", "mmd")]
+VALUES = [spec for spec in (*SPECS, *RUN_VALUES) if spec.key not in ("dependent_regions", "mmd")]
 BASELINE = {"cluster_1": [0.95, 0.97, 0.99], "cluster_2": [0.96, 0.97, 0.98], "image": [0.98, 0.99, 0.995]}
 COMPARED = {
     "monitor": "compare",
@@ -55,7 +55,7 @@ def record(number, **values):
         "cluster_2": two,
         "constant": 1.0,
         **{name: value / total for name, value in losses.items()},
-        "violations": 0.0,
+        "dependent_regions": 0.0,
         "mmd": 0.1 / number,
         "baseline_image": 0.99,
         "sampling_seconds": 0.5,

@@ -122,7 +122,7 @@ def test_image_and_product_agree_within_the_baseline(planted, spoiled):
     low, _, high = monitor.baseline["image"]
     assert all(abs(record["image"] - record["product"]) < high - low for record in monitor.history)
     assert monitor.history[-1]["image"] < low - 5 * (high - low)
-    assert [record["violations"] for record in monitor.history] == [0] * 5
+    assert [record["dependent_regions"] for record in monitor.history] == [0] * 5
 
 
 def test_perfect_generator_is_within_its_baseline(planted):

@@ -122,7 +122,7 @@ def test_region_values_are_all_declared(shared):
     assert better["error_ratio_2"] == better["mmd"] == better["structure_1"] == "low"
     assert better["share_1"] is better["p_image"] is None
     details = {key for key, spec in specs.items() if spec.detail}
-    assert {"baseline_image", "p_1", "vs_best_image", "share_2", "structure_1", "violations"} <= details
+    assert {"baseline_image", "p_1", "vs_best_image", "share_2", "structure_1", "dependent_regions"} <= details
     assert not details & {"image", "cluster_1", "error_ratio_1", "structure_image", "mmd", "product"}
 
 

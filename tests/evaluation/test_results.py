@@ -17,5 +17,5 @@ def test_reports_are_silent_and_comparable_by_default():
 
 
 def test_an_evaluation_is_told_by_its_values():
-    found = RegionEvaluation({"image": 0.123456789, "violations": 2.0}, None, notes=("few images",))
-    assert repr(found) == "RegionEvaluation(image=0.123457, violations=2)"
+    found = RegionEvaluation({"image": 0.123456789, "dependent_regions": 2.0}, None, notes=("few images",))
+    assert repr(found) == "RegionEvaluation(image=0.123457, dependent_regions=2)"

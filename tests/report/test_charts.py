@@ -31,7 +31,7 @@ def test_charts_asked_for_come_before_single_values(monitor):
         "CMS of image and product": ["image", "product"],
         "Share of the loss": ["share_1", "share_2", "share_constant"],
         "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
-        "violations": ["violations"],
+        "dependent regions": ["dependent_regions"],
         "mmd": ["mmd"],
         "baseline image": ["baseline_image"],
     }
@@ -132,7 +132,7 @@ def test_value_rows_are_those_of_whole_images(tmp_path):
     monitor = read(folder)
     assert monitor.compared
     rows = {row["name"]: row for row in value_rows(monitor)}
-    assert {"image", "product", "violations", "mmd"} <= set(rows)
+    assert {"image", "product", "dependent_regions", "mmd"} <= set(rows)
     assert not set(rows) & {"cluster_1", "share_1"}
     assert (rows["image"]["value"], rows["image"]["baseline"]) == ("0.4500", "0.9800 to 0.9950")
     assert (rows["mmd"]["baseline"], rows["image"]["about"]) == ("", SPECS[0].about)

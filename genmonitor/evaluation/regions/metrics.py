@@ -184,6 +184,7 @@ class RealRegions:
     def _values(self, means: KernelMeans) -> dict[str, float]:
         """Return CMS, product, shares and the unbiased MMD of the image."""
         values: Any = cms_from_means(means, self.fixed.partition)
+        values["dependent_regions"] = values.pop("violations")  # what they mean, beside values of other kinds
         values["mmd"] = mmd_from_means(means.without_diagonal())
         return {name: float(value) for name, value in values.items()}
 
