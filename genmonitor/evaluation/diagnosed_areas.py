@@ -63,7 +63,8 @@ def diagnose_areas(
         p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
         # if areas explain most of the image, a fault of the whole image would describe the same less exactly
         tried, p = models, None
-        if everywhere and _is_everywhere(areas.values(), images):
+        in_places = (areas, findings) if everywhere and _is_everywhere(areas.values(), images) else None
+        if in_places:
             areas, findings = {}, []
         if everywhere and drawn is not None and _suffice(areas.values()):
             tried, p = (), float(drawn["p"])
@@ -75,6 +76,8 @@ def diagnose_areas(
         found = diagnose_area(images, mask, tried, None if everywhere else image, p)
         if everywhere and name != "anywhere":
             found = _with_missing(found, images)
+        if in_places and found.p > LEVEL:  # the whole image hides what the map sees
+            areas, findings = in_places
         if p_map is not None:
             if repeats_another(found.mask):
                 continue
@@ -83,8 +86,9 @@ def diagnose_areas(
         name = f"{name} ({same + 1})" if same else name
         areas[name] = found
         findings.append(_finding(name, region, found))
-    # a fault of the whole image that explains about as much comes first: it needs no place
-    findings.sort(key=lambda x: -areas[x.area.name].of_image * (1 + ADDS * bool(areas[x.area.name].mask.all())))
+    # a fault of the whole image that explains about as much comes first: it needs no place. What names nothing is last
+    explain = {name: found.of_image * (1 + ADDS * bool(found.mask.all())) for name, found in areas.items()}
+    findings.sort(key=lambda x: (x.verdict == UNEXPLAINED, -explain[x.area.name]))
     findings = _each_once(findings, areas, images)
     if any(bool(mask.all()) and name != "anywhere" for name, mask, _ in masks):
         copies = _copies(images, whole)
@@ -133,9 +137,7 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
         # one fault explains it if its area is less than half of the image and hardly anything around it differs
         local = float(first.mask.double().mean()) < 0.5
         if local and distance_around(images, first.mask) < 0.25 * first.distance:
-            # weights imitate a fault that is only there
-            sentence = text.explained_sentence(areas[0].area.name, whole.kinds, whole.p or 0.0)
-            return [replace(whole, area=areas[0].area, text=sentence), *areas[1:]]
+            return areas  # weights imitate a fault that is only there
     said = {kind.name for kind in whole.kinds}
     later = findings[findings.index(whole) + 1 :]
     return [x for x in findings if x not in later or not x.kinds or x.kinds[0].name not in said]

@@ -21,7 +21,7 @@ from genmonitor.evaluation.diagnosis import _with_others
 from genmonitor.evaluation.single_samples import SingleSamples
 from genmonitor.findings import words
 from genmonitor.findings.finding import CLAIM, Area, FaultKind, headlines
-from genmonitor.functional.diagnosis.explain import Explained
+from genmonitor.functional.diagnosis.explain import IN_PLACE, Explained
 from genmonitor.functional.diagnosis.fit import PutFault
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind
 from genmonitor.functional.diagnosis.readings import READINGS, Look, Reading, Said
@@ -606,6 +606,22 @@ def test_a_kind_is_what_is_wrong_if_next_to_nothing_is_left(
     share: float, leaves: int, near: bool, named: bool, identified: bool
 ) -> None:
     assert Explained((), (share,), leaves, near, named).identified is identified
+
+
+@pytest.mark.parametrize(("share", "identified"), [(0.89, False), (0.91, True)])
+def test_a_kind_in_a_place_explains_nearly_all(share: float, identified: bool) -> None:
+    assert Explained((), (share,), named=True, needed=IN_PLACE).identified is identified
+
+
+def test_what_the_map_finds_is_said_where_the_whole_image_hides_it() -> None:
+    """Faint noise everywhere, in images of flat stripes that differ much."""
+    generator = torch.Generator().manual_seed(5)
+    colors = torch.rand(240, 3, 3, 1, generator=generator).repeat_interleave(4, 2).expand(-1, -1, -1, 12)
+    images = torch.where(torch.rand(240, 1, 1, 1, generator=generator) < 0.5, colors, colors.mT)
+    fake = images[:120] + 0.03 * torch.randn(120, 3, 12, 12, generator=generator)
+    found = diagnose(fake=fake, real=images[120:])
+    assert found.areas["whole image"].p > LEVEL
+    assert found.findings[0].kinds[0].name == "noisy"
 
 
 SAID = Said(READINGS[0], 0.5, 0.1, 1.0, 0.001, torch.arange(3), torch.arange(3))

@@ -133,7 +133,7 @@ def _rather_proportions(share: float, of_faults: float, distance: float) -> bool
     If real images vary in the property that a fault changes, weights imitate the fault: for images that are all too
     dark they prefer the darkest. Correct images leave no more than chance once they are weighted.
     """
-    right = (1 - share) * distance <= CLEAR
+    right, share = (1 - share) * distance <= CLEAR, min(share, 1.0)
     return share > max(of_faults + MARGIN, MOSTLY if right else NEARLY_ALL) and (right or of_faults < IDENTIFIED)
 
 

@@ -23,9 +23,9 @@ from genmonitor.functional.diagnosis.readings.compare import standardized_differ
 from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.whitening import slices_of
 
-IDENTIFIED, NEARLY_ALL = 0.5, 0.95
-"""Share that faults must explain to be the cause and not only the nearest kind, if nothing else is visible, and if
-something is.
+IDENTIFIED, IN_PLACE, NEARLY_ALL = 0.5, 0.9, 0.95
+"""Share that faults must explain to be the cause and not only the nearest kind: of whole images, and of an area, whose
+few readings hardly rule a kind out. The last is for both, if something else is visible.
 """
 SURE = LEVEL / 5
 """Largest p-value at which half of the distance suffices for a name, without a relative similarity test."""
@@ -46,6 +46,7 @@ class Explained:
         near: True if they make at least half of the wrong readings right, and none wrong in another direction.
         named: True if they explain enough, beyond chance, to be named as the cause and not only as the nearest kind.
         rivals: Single faults that explain equally much and leave equally many readings wrong.
+        needed: Share that they must explain to be the cause if nothing else is visible.
     """
 
     faults: Faults
@@ -54,6 +55,7 @@ class Explained:
     near: bool = False
     named: bool = False
     rivals: tuple[Faults, ...] = ()
+    needed: float = IDENTIFIED
 
     @property
     def share(self) -> float:
@@ -63,7 +65,8 @@ class Explained:
     @property
     def identified(self) -> bool:
         """True if the faults are the cause, not only the nearest kind."""
-        return self.named and self.share >= IDENTIFIED and (not self.leaves or (self.near and self.share >= NEARLY_ALL))
+        needed = NEARLY_ALL if self.leaves else self.needed
+        return self.named and self.share >= needed and (self.near or not self.leaves)
 
 
 ReadSides = tuple[Sequence[Reading], Tensor, Tensor]
@@ -140,9 +143,10 @@ def explained(
     enough = best.share >= (IDENTIFIED if p <= SURE else math.inf) or closer(judged, best.faults) <= LEVEL
     named = best.share >= 0.2 and enough and not vetoed
     # the edge of an area is inexact, which affects readings of its rectangle: some must become right
-    exact = bool(fitted.area.all()) or best.leaves >= before
-    leaves = best.leaves if exact else 0
-    return replace(best, leaves=leaves, named=named, rivals=tuple(x.faults for x in rivals))
+    everywhere = bool(fitted.area.all())
+    leaves = best.leaves if everywhere or best.leaves >= before else 0
+    needed = IDENTIFIED if everywhere else IN_PLACE
+    return replace(best, leaves=leaves, named=named, rivals=tuple(x.faults for x in rivals), needed=needed)
 
 
 def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:

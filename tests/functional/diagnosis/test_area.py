@@ -14,6 +14,7 @@ from genmonitor.functional.diagnosis.area import CLEAR, _rather_proportions
         pytest.param(0.7, 0.1, 500.0, False, id="weights imitate a part of a fault that no model describes"),
         pytest.param(0.86, 0.1, 500.0, True, id="classes are missing, and something else is wrong"),
         pytest.param(0.95, 0.9, 2 * CLEAR, False, id="a fault explains as much"),
+        pytest.param(1.05, 0.83, 4 * CLEAR, False, id="what is above the whole is chance"),
         pytest.param(0.5, 0.0, 2 * CLEAR, False, id="half is not most"),
     ],
 )
