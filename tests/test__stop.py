@@ -76,7 +76,13 @@ def test_handlers_wait_until_the_block_is_undone(name, alone):
     assert came == (["handled", "after"] if alone else ["undone", "handled", "after"])
 
 
-def test_an_interruption_and_what_nobody_handles_do_not_wait():
-    with handlers_wait():
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+@pytest.mark.parametrize(
+    ("number", "handler"), [(signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)]
+)
+def test_an_interruption_and_what_nobody_handles_do_not_wait(number, handler):
+    before = signal.signal(number, handler)  # a process in the background may ignore it
+    try:
+        with handlers_wait():
+            assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)

@@ -144,9 +144,9 @@ class Publisher:
         file = self.folder.path / run_file(self._prefix)
         later = [x for x in MonitorRun.read(file).records if x["step"] > step] if file.exists() else []
         if later:
-            self.notes.add(
+            self.notes.inform(  # no warning, since it is usual after a crash
                 f"the next evaluation replaces what {file} has after the checkpoint, evaluations up to epoch "
-                f"{later[-1]['epoch']:g}. Copy its folder now to keep them"
+                f"{later[-1]['epoch']:g}. Copy its folder now to keep them."
             )
 
     def _announce(self, values: Sequence[ValueSpec], settings: Mapping[str, Any]) -> None:

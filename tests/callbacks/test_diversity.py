@@ -217,7 +217,8 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
     folder = tmp_path / "run" / "version_0" / "genmonitor"
     names = {path.name for path in folder.iterdir()}
     assert "diversity_run.json" in names
-    assert len([name for name in names if name.startswith("diversity_modes_epoch_000")]) == 2
+    drawn = [name for name in names if name.startswith("diversity_modes_epoch_000")]
+    assert sorted(name[-4:] for name in drawn) == [".png", ".png", ".svg", ".svg"]
     _, manifest = manifests(folder, "diversity")
     assert manifest["prompts"] == monitor.sampler.prompts.values
     assert manifest["values"] == monitor.history[1]
