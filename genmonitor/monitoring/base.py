@@ -208,10 +208,14 @@ class Monitor:
             self.publisher.notes.inform(message)
         if not report.comparable:
             self.reset_history()
-        for note in (*report.notes, *self.sampler.check_rows(model, probe)):
+        with comm.all_ranks_or_none():
+            notes = (*report.notes, *self.sampler.check_rows(model, probe))
+        for note in notes:
             self.publisher.notes.add(note)
         if self.evaluator.needs_first_samples:
-            self.evaluator.take_first_samples(self._samples(model, comm, progress), comm)
+            with comm.all_ranks_or_none():
+                samples = self._samples(model, comm, progress)
+            self.evaluator.take_first_samples(samples, comm)
 
     def _agree_on_settings(self, comm: Collective) -> None:
         """Refuse settings that differ from those of process zero, which would give a mixture or a deadlock."""

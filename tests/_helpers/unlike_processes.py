@@ -21,7 +21,11 @@ from genmonitor.evaluation import (
 
 SETTINGS = ["n_samples", "seed", "sample_batch_size", "on_error", "extra_metrics", "n_clusters", "prompts"]
 KINDS = ["regions", "diversity", "disagreement"]
-FAILURES = ["sample", "NaN", "shape", "few images", "extra metric", "encoder"]
+DRAWS = {"sample": 16, "sample of another batch": 2, "sample of the start": 10}
+"""Number of samples of the draw that fails: the probe, some of its rows once more, this process's part of the start."""
+FAILURES = [*DRAWS, "NaN", "shape", "few images", "extra metric", "encoder"]
+HAVE = {"extra metric": ("regions", "diversity"), "sample of the start": ("disagreement",)}
+"""Monitors that have a part, where not all do."""
 ENCODED = {
     "regions": lambda encoder: RegionEvaluator(
         RegionSettings(2, n_samples=20, n_cluster_images=40), site_encoder=encoder
@@ -36,7 +40,8 @@ ENCODED = {
 def everything(rank):
     """Return the error of each case, by its name."""
     out = {name: fitted("diversity" if name == "prompts" else "regions", **other(name, rank)) for name in SETTINGS}
-    return out | {f"{kind}: {name}": fails(kind, name, rank) for kind in KINDS for name in FAILURES}
+    parts = [(kind, name) for kind in KINDS for name in FAILURES if kind in HAVE.get(name, KINDS)]
+    return out | {f"{kind}: {name}": fails(kind, name, rank) for kind, name in parts}
 
 
 def other(name, rank):
@@ -69,13 +74,16 @@ def fails(kind, name, rank):
     """Fit a monitor whose second process fails in a part, and return the error."""
     broken, module = rank == 1, Generator()
     data = labelled(0, 3 if broken and name == "few images" else 300)
-    evaluator, sample = EVALUATORS[kind](20), module
+    evaluator = EVALUATORS["disagreement with the start" if name == "sample of the start" else kind](20)
+    sample = module
     method = "sample" if kind == "regions" else "sample_prompts"
 
     def changed(given):
         images = getattr(module, method)(given)
-        if name == "sample":
+        if len(images) == DRAWS.get(name):
             raise RuntimeError("no samples today")
+        if name in DRAWS:
+            return images
         return images * float("nan") if name == "NaN" else images.repeat(1, 2, 1, 1)
 
     def encoder(images):
@@ -83,13 +91,11 @@ def fails(kind, name, rank):
             raise RuntimeError("no features today")
         return images if kind == "regions" else images.flatten(1)
 
-    if broken and name in ("sample", "NaN", "shape"):
+    if broken and name in (*DRAWS, "NaN", "shape"):
         sample = changed
     if name == "encoder":
         evaluator = ENCODED[kind](encoder)
     if name == "extra metric":
-        if kind == "disagreement":  # takes none
-            return None
         evaluator = type(evaluator)(evaluator.settings, extra_metrics={"gap": Broken(broken)})
     return error_of(evaluator, Sampler(20, evaluator.prompts), sample, data, module=module)
 
