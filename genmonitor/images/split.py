@@ -103,7 +103,8 @@ def split_reference(
             f"only {len(rest)} real images for {n_samples}-image draws: treat the baseline as approximate "
             f"({2 * n_samples} or more is better)"
         )
-    notes += [*baseline.reading_notes(), *(_range_notes(baseline, comparison) if compared is not real else [])]
+    notes += baseline.reading_notes()
+    notes += [*comparison.reading_notes(), *_range_notes(baseline, comparison)] if compared is not real else []
     return RealSplit(real.subset(for_regions), baseline, comparison, tuple(notes))
 
 

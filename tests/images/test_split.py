@@ -158,9 +158,11 @@ class OutOfSight(TensorDataset):
         return super().__getitem__(index)[0] + self.random.random()
 
 
-def test_split_notes_a_generator_out_of_sight():
-    notes = split(OutOfSight(numbered(200))).notes
-    assert "an image of the training data differs each time it is read" in notes[-1]
+@pytest.mark.parametrize("moved", ["training", "validation"])
+def test_split_notes_a_generator_out_of_sight(moved):
+    sides = {name: TensorDataset(numbered(200)) for name in ("training", "validation")}
+    notes = split(*(sides | {moved: OutOfSight(numbered(200))}).values()).notes
+    assert f"an image of the {moved} data differs each time it is read" in notes[-1]
 
 
 def test_split_signature_tells_other_images():
