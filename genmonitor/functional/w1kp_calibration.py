@@ -61,7 +61,7 @@ class W1KPCalibration:
         check_at_least("dim", dim, 1)
         x, y = check_monotonic("distances", distances), check_monotonic("heights", heights, low=0.0, high=1.0)
         check_same_length("distances", x, "heights", y)
-        return cls(x, y, dim)
+        return cls(x.clone(), y.clone(), dim)  # float64 that was given is not converted into other memory
 
     @classmethod
     def load(cls, path: str | Path, dim: int | None = None) -> W1KPCalibration:

@@ -36,6 +36,23 @@ def test_it_is_numpy_interp():
     assert calibration(queries.reshape(3, 3)).shape == (3, 3)
 
 
+GIVEN = {
+    "tensors": lambda x: (x, x),
+    "NumPy's memory": lambda x: (x.numpy(), torch.from_numpy(x.numpy())),
+    "rows of a table": lambda x: (table := torch.stack([x, x]), table[1]),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_writing_into_the_knots_that_were_given_changes_nothing(given):
+    held, distances = GIVEN[given](torch.linspace(0, 4, 5, dtype=torch.float64))
+    heights = torch.linspace(0, 1, 5, dtype=torch.float64)
+    calibration = W1KPCalibration.of(distances, heights, dim=2)
+    held *= 2
+    heights.zero_()
+    assert calibration(torch.tensor([1.0])).item() == pytest.approx(0.25)
+
+
 def test_distances_like_those_fitted_are_uniform():
     calibration = calibrate(outputs(200, seed=1))
     x = outputs(200, seed=2)
