@@ -29,6 +29,7 @@ from genmonitor.functional.pair_sums import (
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.base import check_unit_diagonal
 from genmonitor.kernels.views import SampleView, Structure, Texture
+from genmonitor.linalg import chunking
 from genmonitor.linalg.distances import centered, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
@@ -242,17 +243,20 @@ class GroupKernels:
     def _distances(self, x: Tensor, y: Tensor, spans: Spans, same: bool) -> Iterator[tuple[int, int, int, Tensor]]:
         """Yield a group, a first and a last row, and the distances of these rows."""
         adds_up = len(self.names) > len(self.view)
-        parts = range(len(self.view))
-        for together in [parts] if adds_up else [[part] for part in parts]:
-            near = {part + adds_up: self._near(part, part + adds_up, x, y) for part in together}
-            for a, b in spans:
-                whole: Tensor | float = 0.0
-                for group, (kernel, left, right) in near.items():
+        # the sums over parts that are held at a time; the values are those of one part
+        held = max(1, chunking.MEMORY_BUDGET // (6 * 8 * len(y) * max(b - a for a, b in spans)))
+        for some in (spans[i : i + held] for i in range(0, len(spans), held)):
+            whole: list[Tensor | float] = [0.0] * len(some)
+            for part in range(len(self.view)):
+                kernel, left, right = self._near(part, part + adds_up, x, y)
+                for index, (a, b) in enumerate(some):
                     distances = kernel.distances(left[a:b], right[a if same else 0 :])
-                    whole = whole + distances if adds_up else whole
-                    yield group, a, b, distances
-                if isinstance(whole, Tensor):
-                    yield 0, a, b, whole
+                    if adds_up:
+                        whole[index] = whole[index] + distances
+                    yield part + adds_up, a, b, distances
+            for (a, b), total in zip(some, whole, strict=True):
+                if isinstance(total, Tensor):
+                    yield 0, a, b, total
 
     def _near(self, part: int, group: int, x: Tensor, y: Tensor) -> tuple[Kernel, Tensor, Tensor]:
         """Return the kernel that measures distances of a part, and the values of both sides for it.
