@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -100,7 +100,6 @@ def random_features(kernel: Kernel, dim: int, num_features: int, seed: int) -> F
     return FeatureMap(2 * num_features, kernel, kernel.frequencies(normal))
 
 
-@lru_cache(maxsize=4)  # a streaming metric needs the same one for each batch
 def feature_map(kernel: Kernel, dim: int, num_features: int | None, seed: int) -> FeatureMap | None:
     """Return the map of a kernel with its gamma set; None if it has no explicit features."""
     if kernel.explicit_features == "exact":

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -100,12 +99,6 @@ class PairKernel:
             return both.split(sizes, dim=1)[side]
 
         return draw
-
-
-@lru_cache(maxsize=4)  # a streaming metric needs the same ones for each batch
-def pair_features(kernel: PairKernel, num_features: int, seed: int) -> FeatureMap:
-    """Return `PairKernel.features`, drawn once."""
-    return kernel.features(num_features, seed)
 
 
 def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ class MomentMetric(KernelMetric):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._moment_prefixes: list[str] = []
+        self._maps: dict[str, tuple[Hashable, FeatureMap]] = {}
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add the state of another metric of this kind, and its gamma if this metric has none.
@@ -109,6 +110,13 @@ class MomentMetric(KernelMetric):
         for prefix in self._moment_prefixes:  # the metrics of a compute group share what `update` adds to in place
             setattr(self, f"{prefix}products", getattr(self, f"{prefix}products").clone())
         return super().forward(*args, **kwargs)
+
+    def _feature_map(self, name: str, key: Hashable, draw: Callable[[], FeatureMap]) -> FeatureMap:
+        """Return a feature map on the metric's device, drawn again only if `key` or the device has changed."""
+        key = (key, self.device)
+        if name not in self._maps or self._maps[name][0] != key:
+            self._maps[name] = (key, draw().to(self.device))
+        return self._maps[name][1]
 
 
 class SpectralMetric(MomentMetric):
@@ -192,11 +200,15 @@ class SpectralMetric(MomentMetric):
 
     def _features_of(self, side: str) -> FeatureMap:
         """Return the explicit features of a side."""
-        kernel = self._kernel(self.gammas[side])
+        kernel, dim = self._kernel(self.gammas[side]), self._dim(side)
+
         self._check_own(kernel.gamma is not None or not kernel.takes_gamma)
-        features = feature_map(kernel, self._dim(side), self.num_features, self.seed)
-        assert features is not None  # since the metric streams
-        return features.to(self.device)
+
+        def draw() -> FeatureMap:
+            drawn = feature_map(kernel, dim, self.num_features, self.seed)
+            return cast(FeatureMap, drawn)  # not None, since the metric streams
+
+        return self._feature_map(side, (kernel, dim), draw)
 
     def _need_features(self) -> None:
         """Refuse to go without explicit features, or without samples."""

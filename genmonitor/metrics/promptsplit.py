@@ -21,7 +21,7 @@ from genmonitor.functional.promptsplit import (
 )
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap
-from genmonitor.kernels.product import PairKernel, pair_features, resolved
+from genmonitor.kernels.product import PairKernel, resolved
 from genmonitor.linalg.precision import full_precision
 from genmonitor.metrics._spectral import MomentMetric
 
@@ -204,8 +204,9 @@ class PromptSplit(MomentMetric):
         return PairKernel(*kernels, (outputs, prompts))
 
     def _features(self, num_features: int) -> FeatureMap:
-        """Return the random features of pairs, on the metric's device."""
-        return pair_features(self._pair_kernel(), num_features, self.seed).to(self.device)
+        """Return the random features of pairs, which are drawn once."""
+        pairs = self._pair_kernel()
+        return self._feature_map("pairs", self._dims(), lambda: pairs.features(num_features, self.seed))
 
     def _dims(self) -> tuple[int, int] | None:
         """Return the dimensions of outputs and prompts, once they are known."""

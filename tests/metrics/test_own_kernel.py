@@ -2,7 +2,7 @@
 """Kernels of a user's own, each stating something else, through all that takes a kernel: right, or refused by name."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +33,7 @@ from genmonitor.functional import (
     relative_similarity_test,
 )
 from genmonitor.functional.kernel_means import kernel_dispersion
-from genmonitor.kernels import Kernel
+from genmonitor.kernels import GaussianKernel, Kernel
 
 GAMMA = 0.4
 
@@ -308,6 +308,28 @@ def test_disagreement(kind):
     assert float(joint_diversity(x, t, **arguments)) == pytest.approx((xx**2).mean())
     with pytest.raises(ValueError, match=f"`num_features`.*but got {type(kernel).__name__}"):
         PromptSplit(kernel, kernel, num_features=4)
+
+
+@dataclass(frozen=True)
+class Tagged(GaussianKernel):
+    """A kernel that has no hash."""
+
+    tags: list[str] = field(default_factory=list)
+
+
+def test_a_kernel_without_a_hash_has_random_features():
+    x = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
+    t = x.flip(1)
+    found = {}
+    for kernel in (Tagged(GAMMA), GaussianKernel(GAMMA)):
+        vendi, scendi = VendiScore(kernel, num_features=6), ScendiScore(kernel, kernel, num_features=6)
+        split = PromptSplit(kernel, kernel, num_features=6)
+        vendi.update(x)
+        scendi.update(x, t)
+        split.update(x, t, reference=False)
+        split.update(t, x, reference=True)
+        found[type(kernel)] = vendi.compute(), scendi.compute(), split.compute()["eigenvalues"]
+    torch.testing.assert_close(found[Tagged], found[GaussianKernel])
 
 
 @dataclass(frozen=True)
