@@ -161,8 +161,8 @@ def as_svg(given: Figure | Drawing) -> bytes:
     """Return the SVG file of a figure, whose text is light where the page around it is dark."""
     with rc_context({"svg.fonttype": "none"}):  # letters as text, a tenth of their outlines
         text = render(given, "svg", transparent=True, metadata={"Date": None}).decode()
-    for number, light in enumerate(DARK):
-        text = text.replace(light.lower(), f"var(--c{number})")
+    for number, light in enumerate(DARK):  # of styles, since a prompt may name a color too
+        text = re.sub(rf'(style="[^"]*){light}', rf"\1var(--c{number})", text)
     light, dark = ("".join(f"--c{i}:{color};" for i, color in enumerate(colors)) for colors in (DARK, DARK.values()))
     style = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}</style>"
     return text.replace("</style>", style, 1).encode()

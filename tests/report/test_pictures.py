@@ -108,12 +108,12 @@ def test_rendered_figure_of_a_function_is_what_it_draws():
 
 
 def test_figure_on_the_page_is_light_on_dark_where_the_page_is(tmp_path):
-    modes = partial(mode_samples, [1.0], np.full((1, 2, 3, 8, 8), 0.5), [["<a dog>", "a cat"]])
+    modes = partial(mode_samples, [1.0], np.full((1, 2, 3, 8, 8), 0.5), [["<a dog>", "in #222222"]])
     path = RunFolder(tmp_path).write_figures("diversity", {"modes": modes}, step=1)["modes"]
     kind, _, content = embedded(path).partition(",")
     root = ElementTree.fromstring(base64.b64decode(content))
     texts = [node for node in root.iter("{http://www.w3.org/2000/svg}text") if node.text]
-    assert (kind, [x.text for x in texts][-2:]) == ("data:image/svg+xml;base64", ["<a dog>", "a cat"])
+    assert (kind, [x.text for x in texts][-2:]) == ("data:image/svg+xml;base64", ["<a dog>", "in #222222"])
     # all but the words in the colors of modes
     assert sum("fill: var(--c" in x.get("style") for x in texts) == len(texts) - 2
     (style,) = root.iter("{http://www.w3.org/2000/svg}style")
