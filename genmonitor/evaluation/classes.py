@@ -232,6 +232,11 @@ def _p(result: ClassResult) -> str:
     return format_p(result.p or 0.0)
 
 
+def unclaimed(results: Results) -> tuple[ClassResult, ...]:
+    """Return results without claims of faults, if the p-value of all tests together does not support them."""
+    return tuple(replace(x, claimed=False) for x in results)
+
+
 def with_classes(findings: Sequence[Finding], results: Results) -> tuple[Finding, ...]:
     """Add the finding of classes to the findings about all images together.
 

@@ -288,7 +288,7 @@ def compare(
     for name, found in zip(chosen, evaluations, strict=True):
         notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
     if evaluations[0].values.get(P, 0.0) > CLAIM:
-        classes = tuple(replace(x, claimed=False) for x in classes)
+        classes = by_class.unclaimed(classes)
     shown, differences = tuple(images.first(SHOWN) for images in chosen.values()), _differences(evaluations, paired)
     of_sets = (tuple(sets), evaluator, evaluations, shown, differences, len(real), evaluator.n_samples)
     return Comparison(*of_sets, (*report.notes, *notes), classes, evaluations[0].copies)

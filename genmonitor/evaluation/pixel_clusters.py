@@ -24,6 +24,7 @@ from genmonitor.evaluation.classes import (
     compare_classes,
     real_labels,
     smallest_p,
+    unclaimed,
     with_classes,
 )
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
@@ -227,7 +228,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values.setdefault(P_FINDING, 1.0)
             values[P] = keys.p_of_all(values, searched=diagnosed.values is not None)
             if values[P] > CLAIM:
-                diagnosed, classes = diagnosed.without_claims(), tuple(replace(x, claimed=False) for x in classes)
+                diagnosed, classes = diagnosed.without_claims(), unclaimed(classes)
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         same = ("all generated images are identical, so the values mean little",) if self._constant else ()
